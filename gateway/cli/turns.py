@@ -60,10 +60,10 @@ def show_turn(
     """Print one turn, layer by layer; --json has every text whole."""
     import asyncio
 
-    from gateway.operate.turns import lines, scrubbed, turn_layers
+    from gateway.operate.turns import lines, record_of, scrubbed
 
     loaded = load(config, stored=True).config
-    turn = asyncio.run(turn_layers(_layers(loaded), number, loaded))
+    turn = asyncio.run(record_of(_layers(loaded), number, loaded))
     if turn is None:
         raise OperatorError(f"no turn: {number} — `turns list` shows them")
     shown = scrubbed(turn, _scrub(loaded))

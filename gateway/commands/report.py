@@ -2,15 +2,14 @@
 
 import re
 from collections import Counter
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, time
 from itertools import chain
-from typing import Any
 
 import orjson
 
-from agents.messages import AssistantMessage, Message, ToolResultMessage, UserMessage, message_json
+from agents.messages import Message, UserMessage
 from agents.prompt.fences import CALLER, TOOL_CALLS
 from agents.prompt.system import build_system
 from agents.providers.provider import System
@@ -26,11 +25,11 @@ from gateway.commands.command import CommandContext
 from gateway.config.exposure import has_page, openable
 from gateway.program import VERSION, program
 from gateway.store.approvals import Approval
-from gateway.store.inbound import inbound_of, is_readable
 from gateway.store.layers import StoredTurn
 from gateway.store.records import Bill, Work
 from gateway.turns.budgets import BudgetUse, used
 from gateway.turns.history import TURNS_MAX, turns_of
+from gateway.turns.record import CallLayer, TurnRecord, read_inbound, turn_record
 
 SECTIONS = {
     "Identity": "身份",
@@ -316,32 +315,35 @@ async def why(context: CommandContext) -> str:
     stored = None if number is None else await layers.get(number)
     if stored is None:
         return context.say("I have not answered anything here yet.", "这里还没有回答过。")
-    return "\n".join([f"- {line}" async for line in _lines(context, stored)])
+    config = context.setup.config
+    record = turn_record(stored, config.server.zone, config.currency)
+    return "\n".join([f"- {line}" async for line in _lines(context, stored, record)])
 
 
-async def _lines(context: CommandContext, stored: StoredTurn) -> AsyncIterator[str]:
-    say, kept = context.say, orjson.loads((stored.layer or {}).get("content", "{}"))
-    final: dict[str, Any] = next((orjson.loads(it["content"]) for it in stored.rows if it["kind"] == "final"), {})
-    took = _took(context, stored, final)
-    ended, reason = final.get("outcome", ""), final.get("reason", "")
+async def _lines(context: CommandContext, stored: StoredTurn, record: TurnRecord) -> AsyncIterator[str]:
+    say, turn = context.say, record.turn
+    took = "" if turn.seconds is None else say(f" after {turn.seconds:.1f} s", f"，用时 {turn.seconds:.1f} 秒")
     yield say(
-        f"Turn {stored.turn}: {ended}{f' ({reason})' if reason else ''}{took}",
-        f"第 {stored.turn} 轮：{_chinese(ended)}{f'（{_chinese(reason)}）' if reason else ''}{took}",
+        f"Turn {turn.id}: {turn.outcome}{f' ({turn.reason})' if turn.reason else ''}{took}",
+        f"第 {turn.id} 轮：{_chinese(turn.outcome)}{f'（{_chinese(turn.reason)}）' if turn.reason else ''}{took}",
     )
-    yield _route(context, stored)
-    tokens = final.get("tokens") or {}
-    read = sum(tokens.get(name, 0) for name in ("input", "cache_read", "cache_write"))
-    paid = "" if final.get("cost") is None else context.setup.config.money(final["cost"])
+    agent = record.route.get("agent") or {"value": context.agent, "reason": ""}
+    why, because = agent["reason"], agent.get("zh", "")
+    yield say(
+        f"Agent: `{agent['value']}`{f': {why}' if why else ''}",
+        f"智能体：`{agent['value']}`{f'：{because}' if because else ''}",
+    )
+    read = turn.tokens.input + turn.tokens.cache_read + turn.tokens.cache_write
+    paid = "" if turn.cost is None else context.setup.config.money(turn.cost)
     cost = say(f", cost {paid}", f"，费用 {paid}") if paid else ""
-    models = say(", ", "、").join(f"`{it}`" for it in final.get("models", {})) or say("no model", "未请求模型")
-    written = tokens.get("output", 0)
+    models = say(", ", "、").join(f"`{it}`" for it in turn.models) or say("no model", "未请求模型")
     yield say(
-        f"Requests: {final.get('requests', 0)} to {models}; {read:,} tokens in, {written:,} out{cost}",
-        f"请求：{final.get('requests', 0)} 次，{models}；输入 {read:,} token，输出 {written:,}{cost}",
+        f"Requests: {turn.requests} to {models}; {read:,} tokens in, {turn.tokens.output:,} out{cost}",
+        f"请求：{turn.requests} 次，{models}；输入 {read:,} token，输出 {turn.tokens.output:,}{cost}",
     )
-    tools, approvals = _tools(context, stored, kept), await _approvals(context, stored)
+    tools, approvals = _tools(context, record.calls), await _approvals(context, stored)
     yield say(f"Tools: {tools or 'none'}", f"工具：{tools or '无'}") + approvals
-    yield _more(context, stored.turn)
+    yield _more(context, turn.id)
 
 
 def _more(context: CommandContext, turn: int) -> str:
@@ -362,28 +364,10 @@ def _chinese(word: str) -> str:
     return CHINESE.get(word, word)
 
 
-def _took(context: CommandContext, stored: StoredTurn, final: Mapping[str, Any]) -> str:
-    accepted = next((it["at"] for it in stored.messages if it["id"] == stored.turn), None)
-    if accepted is None or "at" not in final:
-        return ""
-    seconds = f"{final['at'] - accepted:.1f}"
-    return context.say(f" after {seconds} s", f"，用时 {seconds} 秒")
-
-
-def _route(context: CommandContext, stored: StoredTurn) -> str:
-    route = orjson.loads(stored.texts.get((stored.layer or {}).get("route", ""), "{}"))
-    agent = route.get("agent") or {"value": context.agent, "reason": ""}
-    why, because = agent["reason"], agent.get("zh", "")  # what an older version kept has no Chinese
-    return context.say(
-        f"Agent: `{agent['value']}`{f': {why}' if why else ''}",
-        f"智能体：`{agent['value']}`{f'：{because}' if because else ''}",
-    )
-
-
 async def _approvals(context: CommandContext, stored: StoredTurn) -> str:
     """Each call of the turn that a person was asked for, and the one whose decision the turn continues with."""
-    own = next((it["body"] for it in stored.messages if it["id"] == stored.turn), "")
-    id_ = inbound_of(own).approval if own and is_readable(own) else ""
+    inbound = read_inbound(stored.body or "")
+    id_ = inbound.approval if inbound else ""
     ids = [it for it in dict.fromkeys([id_, *(it["id"] for it in stored.approvals)]) if it]
     asked = [it for it in [await context.approvals.get(it) for it in ids[:APPROVALS_SHOWN]] if it is not None]
     names = await called(context.runtime, [*dict.fromkeys(it.decided_by for it in asked if it.decided_by)])
@@ -415,18 +399,13 @@ def _approval(context: CommandContext, approval: Approval, names: Called) -> str
             return context.say(f"asked for {tool}: allowed once by {by}", f"已请求审批 {tool}：已由 {by} 允许一次")
 
 
-def _tools(context: CommandContext, stored: StoredTurn, kept: Mapping[str, Any]) -> str:
+def _tools(context: CommandContext, calls: Sequence[CallLayer]) -> str:
     """The calls in order, each with its time and whether it failed."""
-    seconds, second = {it["id"]: it.get("s") for it in kept.get("calls", ())}, context.say("s", "秒")
-    steps: list[Message] = [
-        message_json.validate_json(it["content"]) for it in stored.rows if it["kind"] in ("assistant", "toolResult")
-    ]
-    failed = {it.call_id for it in steps if isinstance(it, ToolResultMessage) and it.is_error}
-    calls = [call for it in steps if isinstance(it, AssistantMessage) for call in it.calls]
+    second = context.say("s", "秒")
     lines = [
-        f"`{call.name[:40].replace('`', '')}`"
-        + (f" {seconds[call.id]:.1f} {second}" if seconds.get(call.id) is not None else "")
-        + (" ✗" if call.id in failed else "")
+        f"`{call.tool[:40].replace('`', '')}`"
+        + (f" {call.seconds:.1f} {second}" if call.seconds is not None else "")
+        + (" ✗" if call.state == "failed" else "")
         for call in calls[:TOOLS_SHOWN]
     ]
     return context.say(", ", "、").join([*lines, *(["…"] if len(calls) > TOOLS_SHOWN else [])])

@@ -7,6 +7,7 @@ none, and the turn is marked.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import UTC
 from typing import Any, Literal, TypeAlias
 
 import orjson
@@ -23,14 +24,12 @@ from agents.messages import (
 )
 from agents.prompt.reply import visible
 from channels.section import ToolLists
-from gateway.operate.turns import read_inbound
 from gateway.program import OperatorError
 from gateway.store.inbound import Inbound, LoadedBody
-from gateway.store.layers import DatabaseLayers, StoredTurn, hashes_in
+from gateway.store.layers import DatabaseLayers
 from gateway.store.records import WaitingMessage, Work
-from gateway.store.sessions import agent_of
 from gateway.turns.history import TURNS_MAX, numbered_turns
-from gateway.turns.layers import heading_of
+from gateway.turns.record import TurnRecord, heading_of, read_inbound, turn_record
 from tools.mcp.config import McpConfig
 from tools.policy import foreign, server_of
 from tools.tool import Call, Image, Tool, ToolError, ToolResult, ToolSpec, canonical
@@ -119,9 +118,10 @@ async def kept_turn(layers: DatabaseLayers, number: int) -> KeptTurn | Skip | No
     stored = await layers.get(number)
     if stored is None:
         return None
+    record = turn_record(stored, UTC, "")
     messages = [_waiting(it) for it in stored.messages if it["id"] <= number]
     inbound = read_inbound(messages[-1].body) if messages and messages[-1].turn == number else None
-    if (reason := _skip(stored, inbound)) or inbound is None:
+    if (reason := _skip(record, stored.outcome, inbound)) or inbound is None:
         return reason or "pruned"
     rows = [message_json.validate_json(it["content"]) for it in stored.rows if it["kind"] not in ("drained", "final")]
     if not rows or not isinstance(rows[0], UserMessage):
@@ -131,7 +131,19 @@ async def kept_turn(layers: DatabaseLayers, number: int) -> KeptTurn | Skip | No
     work = await layers.stood(stored.sid, number, until=rows[0].timestamp, history_turns=TURNS_MAX)
     past = numbered_turns(work.history)
     work = replace(work, numbers=[it for it, _ in past], turns=[turn for _, turn in past])
-    layer = stored.layer or {}
+    turn = record.turn
+    before = RunFacts(
+        agent=turn.agent,
+        model=turn.model,
+        outcome=turn.outcome,
+        reply=reply_in(rows) if turn.outcome == "replied" else "",
+        calls=calls_in(rows),
+        sections=sections_of(it.text or "" for it in record.prompt),
+        tools=[it["name"] for it in record.tools],
+        requests=turn.requests,
+        tokens=turn.tokens.model_dump(),
+        cost=turn.cost,
+    )
     return KeptTurn(
         id=number,
         sid=stored.sid,
@@ -140,8 +152,8 @@ async def kept_turn(layers: DatabaseLayers, number: int) -> KeptTurn | Skip | No
         begun=rows[:steps],
         steps=rows[steps:],
         work=work,
-        tools=orjson.loads(stored.texts.get(layer["tools"], "[]")),
-        before=_run(stored, layer, rows),
+        tools=record.tools,
+        before=before,
     )
 
 
@@ -149,40 +161,21 @@ def _waiting(row: Mapping[str, Any]) -> WaitingMessage:
     return WaitingMessage(turn=row["id"], body=LoadedBody(row["body"]), at=row["at"], attempts=0)
 
 
-def _skip(stored: StoredTurn, inbound: Inbound | None) -> Skip | None:
-    layer = stored.layer or {"content": "{}", "prompt": "", "outcome": ""}
-    if "recalled" in orjson.loads(layer["content"]) or (inbound and inbound.recalled):
+def _skip(record: TurnRecord, outcome: str, inbound: Inbound | None) -> Skip | None:
+    if "recalled" in record.missing or (inbound and inbound.recalled):
         return "recalled"
     if inbound is None:
         return "pruned"
     if inbound.command:
         return "no-model"
-    if layer["outcome"] and layer["outcome"] not in BY_THE_MODEL:
+    if outcome and outcome not in BY_THE_MODEL:
         return "interrupted"
-    return None if layer["prompt"] in stored.texts else "not-kept"
+    return None if record.prompt else "not-kept"
 
 
 def _is_of_model(message: Message) -> bool:
     """False for the call that the gateway itself makes once it is approved, and for what is no answer."""
     return isinstance(message, AssistantMessage) and bool(message.provider)
-
-
-def _run(stored: StoredTurn, layer: Mapping[str, Any], rows: Sequence[Message]) -> RunFacts:
-    content, texts = orjson.loads(layer["content"]), stored.texts
-    final: dict[str, Any] = next((orjson.loads(it["content"]) for it in stored.rows if it["kind"] == "final"), {})
-    listed = orjson.loads(texts[layer["prompt"]]) if hashes_in(layer["prompt"], texts[layer["prompt"]]) else []
-    return RunFacts(
-        agent=agent_of(stored.sid),
-        model=next(reversed(final.get("models") or {"": None})),
-        outcome=layer["outcome"],
-        reply=reply_in(rows) if layer["outcome"] == "replied" else "",
-        calls=calls_in(rows),
-        sections=sections_of([*(texts.get(it["hash"], "") for it in listed), *content.get("own", ())]),
-        tools=[it["name"] for it in orjson.loads(texts.get(layer["tools"], "[]"))],
-        requests=final.get("requests", 0),
-        tokens=final.get("tokens") or {},
-        cost=final.get("cost"),
-    )
 
 
 def sections_of(texts: Iterable[str]) -> dict[str, str]:

@@ -19,7 +19,7 @@ from agents.attachments import tag
 from agents.messages import AssistantMessage, Text, ToolCall, ToolResultMessage, UserMessage, message_json
 from channels.marks import ANSWER_GONE, TAKEN_BACK
 from channels.message import MessageContext
-from gateway.store import later, memory
+from gateway.store import later, layers, memory
 from gateway.store.approvals import forget_words
 from gateway.store.inbound import Inbound, inbound_json
 from gateway.store.records import SessionMark
@@ -350,7 +350,7 @@ def _wipe(connection: Connection, sid: str, turn: int, at: float, *, keeping: bo
         payload["part"] |= {"text": "", "buttons": [], "files": [], "options": []}
         names = {"id": row.id, "payload": orjson.dumps(payload).decode(), "replaces": bool(payload["part"]["replaces"])}
         run(connection, _BLANK, **names)
-    run(connection, _LAYERLESS, turn=turn, content='{"recalled":true}')
+    run(connection, _LAYERLESS, turn=turn, content=layers.RECALLED)
     if ended and not keeping:
         run(connection, _UNDO, sid=sid, turn=turn, at=at)
 

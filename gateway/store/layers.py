@@ -1,15 +1,14 @@
-"""Turns to look at: their layers, the texts that many of them share, and the journal's rows beside them.
+"""Turns to look at: their records, the texts that many of them share, and the journal's rows beside them.
 
-A turn's layers are written in the commit that ends it (`Store.finish`), so there is no turn without its row, and nothing to
-catch up with after a crash. Texts are stored once, by hash. Everything else is read from the journal, which has it anyway:
-what was recalled or erased there is gone here.
+A turn's record is written in the commit that ends it (`Store.finish`), so there is no turn without its row, and nothing to
+catch up with after a crash. Its shared prompt, tools and route are stored once each, by hash. Everything else is read from
+the journal, which has it anyway: what was recalled or erased there is gone here.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
-import orjson
 from sqlalchemy import Connection
 
 from gateway.store.records import Entry, Work
@@ -19,7 +18,9 @@ from gateway.store.writer import Database, reads, run, writes
 
 TURNS_MAX = 50
 PRUNED_AT_ONCE = 500
-_COLUMNS = "turn, sid, agent, channel, person, outcome, at, content"
+RECALLED = '{"missing":["recalled"]}'
+"""The record of a turn whose message was recalled."""
+_COLUMNS = "turn, sid, person, outcome, at, content"
 FILTERS = ("agent", "channel", "person", "outcome")
 LISTED = f"""
 SELECT {_COLUMNS} FROM layer WHERE turn IN (
@@ -41,7 +42,13 @@ _NAMES = (
     "SELECT turn, message, name, person FROM spoken WHERE turn IN :turns AND how = 'said' ORDER BY turn, seq, place"
 )
 _TITLES = "SELECT id, title FROM web_conversation WHERE id IN :chats"
-_LAYER = f"SELECT {_COLUMNS}, prompt, tools, route FROM layer WHERE turn = :turn"
+_LAYER = f"""
+SELECT {_COLUMNS}, tools AS tools_hash,
+    COALESCE((SELECT content FROM layer_text WHERE hash = layer.prompt), '[]') AS prompt,
+    COALESCE((SELECT content FROM layer_text WHERE hash = layer.tools), '[]') AS tools,
+    COALESCE((SELECT content FROM layer_text WHERE hash = layer.route), '{{}}') AS route
+FROM layer WHERE turn = :turn
+"""
 _ROWS = "SELECT sid, seq, kind, content FROM transcript WHERE turn = :turn ORDER BY seq"
 _MESSAGES = (
     "SELECT id, sid, body, at, status FROM inbox WHERE id = :turn UNION SELECT id, sid, body, at, status FROM inbox "
@@ -51,7 +58,6 @@ _PARTS = """
 SELECT part, key, payload, status, ext_id, attempts, ambiguous, reason, created FROM outbox WHERE turn = :turn ORDER BY part
 """
 _APPROVALS = "SELECT id, tool, state, decided_by, decided_at, created FROM approval WHERE turn = :turn ORDER BY created"
-_TEXTS = "SELECT hash, content FROM layer_text WHERE hash IN :hashes"
 _KEEP = "INSERT INTO layer_text (hash, content) VALUES (:hash, :content) ON CONFLICT DO NOTHING"
 LAST_FINISHED = (
     "SELECT turn FROM transcript WHERE sid = :sid AND kind = 'final' AND turn < :before ORDER BY seq DESC LIMIT 1"
@@ -71,12 +77,17 @@ _UNKEPT = f"""
 SELECT count(*) FROM transcript t WHERE t.kind = 'final' AND t.turn > :after AND t.sid NOT LIKE '{CONTROL}%'
 AND NOT EXISTS (SELECT 1 FROM layer l WHERE l.turn = t.turn)
 """
+_FORGET_TEXTS = """
+DELETE FROM layer_text WHERE hash NOT IN (
+    SELECT prompt FROM layer UNION SELECT tools FROM layer UNION SELECT route FROM layer
+)
+"""
 _OLDEST = f"SELECT turn, at FROM layer ORDER BY turn LIMIT {PRUNED_AT_ONCE}"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LayerRow:
-    """The layers of one turn that the journal does not have. `prompt`, `tools` and `route` are hashes of texts."""
+    """The row of one turn's record. `prompt`, `tools` and `route` are hashes of texts; `content` is the rest, as JSON."""
 
     agent: str
     channel: str
@@ -89,13 +100,14 @@ class LayerRow:
     content: str = "{}"
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class ListedTurn:
-    """A turn of the list: its row, and what the journal says of it. `final` and `body` are None if they are gone."""
+    """A turn of the list: its record, and what the journal says of it. `final` and `body` are None if they are gone, and
+    `content` is empty if nothing was kept of the turn, or it has not ended."""
 
     turn: int
     sid: str
-    content: str = "{}"
+    content: str = ""
     final: str | None = None
     body: str | None = None
     accepted: float | None = None
@@ -107,21 +119,20 @@ class ListedTurn:
     title: str = ""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class StoredTurn:
-    """Everything that the database has of one turn. `layer` is None if nothing was kept, or it has not ended."""
+@dataclass(frozen=True, kw_only=True)
+class StoredTurn(ListedTurn):
+    """Everything that the database has of one turn. `prompt`, `tools` and `route` are JSON."""
 
-    turn: int
-    sid: str
-    layer: Mapping[str, Any] | None
     rows: Sequence[Mapping[str, Any]]
     messages: Sequence[Mapping[str, Any]]
     parts: Sequence[Mapping[str, Any]]
     approvals: Sequence[Mapping[str, Any]]
     names: Mapping[str, str]
     """The senders' names by the ids of their messages."""
-    title: str = ""
-    texts: Mapping[str, str] = field(default_factory=dict)
+    prompt: str = "[]"
+    tools: str = "[]"
+    tools_hash: str = ""
+    route: str = "{}"
 
 
 class DatabaseLayers(Database):
@@ -146,25 +157,20 @@ class DatabaseLayers(Database):
         where = "".join(f" AND {name} = :{name}" for name in wanted)
         below = NEVER if before is None else before
         statement = LISTED.format(where=where)
-        found = run(connection, statement, before=below, limit=limit, **wanted).all()
-        numbers = [row.turn for row in found]
+        found = _rows(connection, statement, before=below, limit=limit, **wanted)
+        numbers = [row["turn"] for row in found]
         finals = {row.turn: row.content for row in run(connection, _FINALS, turns=numbers)}
         bodies = {row.turn: row for row in run(connection, _BODIES, turns=numbers)}
         names = {row.turn: row.name for row in run(connection, _NAMES, turns=numbers)}
-        titles = _titles(connection, [row.sid for row in found])
+        titles = _titles(connection, [row["sid"] for row in found])
         return [
             ListedTurn(
-                turn=row.turn,
-                sid=row.sid,
-                content=row.content,
-                final=finals.get(row.turn),
-                body=bodies[row.turn].body if row.turn in bodies else None,
-                accepted=bodies[row.turn].at if row.turn in bodies else None,
-                name=names.get(row.turn, ""),
-                person=row.person,
-                outcome=row.outcome,
-                at=row.at,
-                title=titles.get(row.sid, ""),
+                **row,
+                final=finals.get(row["turn"]),
+                body=bodies[row["turn"]].body if row["turn"] in bodies else None,
+                accepted=bodies[row["turn"]].at if row["turn"] in bodies else None,
+                name=names.get(row["turn"], ""),
+                title=titles.get(row["sid"], ""),
             )
             for row in found
         ]
@@ -189,23 +195,26 @@ class DatabaseLayers(Database):
     @reads
     def get(self, connection: Connection, turn: int) -> StoredTurn | None:
         """None if there is no such turn, or it is a command's."""
-        layer, *_ = (*_rows(connection, _LAYER, turn), None)
-        rows, messages = _rows(connection, _ROWS, turn), _rows(connection, _MESSAGES, turn)
+        layer: dict[str, Any] = next(iter(_rows(connection, _LAYER, turn=turn)), {})
+        rows, messages = _rows(connection, _ROWS, turn=turn), _rows(connection, _MESSAGES, turn=turn)
         own = next((it for it in messages if it["id"] == turn), None)
-        sid = layer["sid"] if layer else rows[0]["sid"] if rows else own["sid"] if own else ""
+        sid = next((it["sid"] for it in (layer, *rows[:1], own) if it), "")
         if not sid or sid.startswith(CONTROL):
             return None
+        names = {row.message: row.name for row in run(connection, _NAMES, turns=[turn])}
         return StoredTurn(
-            turn=turn,
-            sid=sid,
-            layer=layer,
+            **layer | {"turn": turn, "sid": sid},
+            final=next((it["content"] for it in rows if it["kind"] == "final"), None),
+            body=own["body"] if own else None,
+            accepted=own["at"] if own else None,
+            begun=any(it["kind"] == "user" for it in rows),
+            name=next(iter(names.values()), ""),
+            title=_titles(connection, [sid]).get(sid, ""),
             rows=rows,
             messages=messages,
-            parts=_rows(connection, _PARTS, turn),
-            approvals=_rows(connection, _APPROVALS, turn),
-            names={row.message: row.name for row in run(connection, _NAMES, turns=[turn])},
-            title=_titles(connection, [sid]).get(sid, ""),
-            texts=_texts(connection, layer) if layer else {},
+            parts=_rows(connection, _PARTS, turn=turn),
+            approvals=_rows(connection, _APPROVALS, turn=turn),
+            names=names,
         )
 
     @reads
@@ -256,15 +265,7 @@ class DatabaseLayers(Database):
 
 def forget_texts(connection: Connection) -> int:
     """Removes the texts that no turn refers to any more."""
-    used: set[str] = set()
-    for column in ("prompt", "tools", "route"):
-        used.update(run(connection, f"SELECT DISTINCT {column} FROM layer").scalars())
-    for name, content in _found(connection, sorted(used)).items():
-        used.update(hashes_in(name, content))
-    gone = [it for it in run(connection, "SELECT hash FROM layer_text").scalars() if it not in used]
-    for at in range(0, len(gone), PRUNED_AT_ONCE):
-        run(connection, "DELETE FROM layer_text WHERE hash IN :gone", gone=gone[at : at + PRUNED_AT_ONCE])
-    return len(gone)
+    return run(connection, _FORGET_TEXTS).rowcount
 
 
 def _titles(connection: Connection, sids: Sequence[str]) -> dict[str, str]:
@@ -274,25 +275,5 @@ def _titles(connection: Connection, sids: Sequence[str]) -> dict[str, str]:
     return {sid: found.get(chat, "") for sid, chat in chats.items()}
 
 
-def _rows(connection: Connection, statement: str, turn: int) -> Sequence[Mapping[str, Any]]:
-    return [dict(row) for row in run(connection, statement, turn=turn).mappings()]
-
-
-def _texts(connection: Connection, layer: Mapping[str, Any]) -> Mapping[str, str]:
-    first = _found(connection, [layer["prompt"], layer["tools"], layer["route"]])
-    return {**first, **_found(connection, hashes_in(layer["prompt"], first.get(layer["prompt"], "")))}
-
-
-def hashes_in(name: str, content: str) -> list[str]:
-    """The hashes of the sections that a prompt's list names; none in other texts, whose hash says so."""
-    if not name.startswith("p") or not content:
-        return []
-    return [section["hash"] for section in orjson.loads(content)]
-
-
-def _found(connection: Connection, hashes: Sequence[str]) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for at in range(0, len(hashes), PRUNED_AT_ONCE):
-        rows = run(connection, _TEXTS, hashes=list(hashes[at : at + PRUNED_AT_ONCE]))
-        found.update((row.hash, row.content) for row in rows)
-    return found
+def _rows(connection: Connection, statement: str, **params: Any) -> Sequence[dict[str, Any]]:
+    return [dict(row) for row in run(connection, statement, **params).mappings()]

@@ -1,14 +1,14 @@
-"""The layers of a turn that the journal does not have, kept beside it: who may see it and why it was handled as it was, the
-prompt and the tools of its requests, and its record. `Layers.row` makes of them what the turn's last commit writes.
+"""The making of a turn's record: a `Recording` notes the loop's events, and `Layers.row` makes of it the row that the turn's
+last commit writes. What many turns share, the prompt, the tools and the route with its reasons, is stored once, by hash.
 
-A record keeps numbers and references, no text that is journaled anyway. A process that dies takes its record along; the
+A record keeps numbers and references, no text that is journaled anyway. A process that dies takes its recording along; the
 journal's rows still tell the turn, and the row of the process that ends it says that it was resumed.
 """
 
 import hashlib
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import orjson
@@ -21,7 +21,6 @@ from agents.turn import Emit, TurnEvent
 from channels.bilingual import Bilingual
 from channels.message import MessageContext
 from gateway.observe.logs import logged
-from gateway.observe.secrets import redacted
 from gateway.state.ending import Ending
 from gateway.state.reasons import (
     Because,
@@ -34,125 +33,33 @@ from gateway.state.reasons import (
 )
 from gateway.state.runtime import Runtime, Setup
 from gateway.store.inbound import Inbound
-from gateway.store.layers import LayerRow
+from gateway.store.layers import RECALLED, LayerRow
 from gateway.store.sessions import is_control, person_of, session_parts
 from gateway.turns.batch import Batch
+from gateway.turns.record import (
+    CallLayer,
+    FailedAttempt,
+    HeldTurns,
+    RequestLayer,
+    SectionLayer,
+    TurnRecord,
+    response_of,
+)
+
+RECORDINGS_MAX = 1_024
+KNOWN_MAX = 256
+"""Prompts, tools and routes whose hash is remembered."""
 
 log = structlog.get_logger()
 
 
-WORDS_CHARS_MAX = 500
-
-
-@dataclass(kw_only=True, slots=True)
-class TurnRecord:
-    """The facts that one process has seen of a turn. Times are seconds since `began`."""
-
-    emit: Emit
-    began: float
-    setup: Setup
-    numbers: Sequence[int]
-    resumed: bool
-    clock: Callable[[], float] = time.perf_counter
-    zero: float = field(init=False)
-    started: events.TurnStarted | None = None
-    request: ModelRequest | None = None
-    ready: float | None = None
-    requests: list[dict[str, Any]] = field(default_factory=list)
-    calls: list[dict[str, Any]] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        self.zero = self.clock()
-
-    def follow(self, event: TurnEvent) -> None:
-        self.emit(event)
-        if type(event) is events.ModelStreamed and type(event.event) is not Done:  # a piece: there may be hundreds
-            if self.requests and "first" not in (last := self.requests[-1]):
-                last["first"] = self._now()
-            return
-        with logged("layers_not_noted"):  # who watches a turn never ends it
-            self._note(event)
-
-    def _note(self, event: TurnEvent) -> None:
-        match event:
-            case events.ModelStreamed(event=Done(message=message)):
-                self._done(message)
-            case events.ModelCalled():
-                self._called(event)
-            case events.ToolStarted(call=call):
-                round_ = self.requests[-1]["round"] if self.requests else 0
-                self.calls.append({"id": call.id, "round": round_, "at": self._now()})
-            case events.ToolReturned(call=call):
-                if noted := self._call(call.id, "s"):
-                    noted["s"] = round(self._now() - noted["at"], 4)
-            case events.ToolFinished(result=result, chars=chars, cut=cut):
-                if noted := self._call(result.call_id, "chars"):
-                    noted |= {"chars": chars, "cut": cut}
-            case events.TurnStarted():
-                self.started, self.ready = event, self._now()
-            case _:
-                return
-
-    def _now(self) -> float:
-        return round(self.clock() - self.zero, 4)
-
-    def _called(self, event: events.ModelCalled) -> None:
-        request = self.request = event.request
-        choice = request.tool_choice
-        noted: dict[str, Any] = {"round": event.round, "provider": event.provider, "model": request.model}
-        noted |= {"at": self._now(), "max": request.max_tokens, "own": event.own, "held": event.held}
-        if event.held and self.numbers:
-            held = self.numbers[-event.held :]
-            noted |= {"from": held[0], "to": held[-1]}
-        if event.summary:
-            noted["summary"] = True
-        if request.thinking:
-            noted["think"] = request.thinking
-        if choice != "auto":
-            noted["choice"] = choice.name if isinstance(choice, OneTool) else choice
-        self.requests.append(noted)
-
-    def _done(self, message: AssistantMessage) -> None:
-        """Notes the end of an attempt; a failed one stays as such."""
-        if not self.requests:
-            return
-        noted, usage = self.requests[-1], message.usage
-        if "stop" in noted:
-            noted.setdefault("failed", []).append(
-                {"at": noted["s"], "error": noted.pop("error", ""), "words": noted.pop("words", "")}
-            )
-        noted |= {"provider": message.provider or noted["provider"], "model": message.model or noted["model"]}
-        noted |= {"s": round(self._now() - noted["at"], 4), "stop": message.stop_reason, "stamp": message.timestamp}
-        noted["usage"] = [usage.input, usage.cache_read, usage.cache_write, usage.output, usage.reasoning]
-        if usage.estimated:
-            noted["estimated"] = True
-        if message.cost is not None:
-            noted["cost"] = message.cost
-        if message.response_id:
-            noted["id"] = message.response_id
-        if message.error:
-            noted |= {
-                "error": message.error.kind,
-                "words": redacted(message.error.words or message.error.summary)[:WORDS_CHARS_MAX],
-            }
-
-    def _call(self, id_: str, missing: str) -> dict[str, Any] | None:
-        """The oldest call of that id without a fact."""
-        return next((it for it in self.calls if it["id"] == id_ and missing not in it), None)
-
-
-RECORDS_MAX = 1_024
-KNOWN_MAX = 256
-"""Prompts, tools and routes whose hash is remembered."""
-
-
 class Layers:
-    """The records of the turns that run, and the texts that many of them share."""
+    """The recordings of the turns that run, and the texts that many of them share."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
-        self._records: dict[int, TurnRecord] = {}
-        self._known: dict[Any, tuple[str, Mapping[str, str]]] = {}
+        self._recordings: dict[int, Recording] = {}
+        self._known: dict[Any, tuple[str, str]] = {}
         self._of: Setup | None = None
         """The setup that what is known is of."""
 
@@ -160,20 +67,21 @@ class Layers:
         """An `Emit` that notes the batch's turn and passes its events on; `emit` itself if nothing is kept."""
         if not batch.setup.config.console.keep_days or is_control(batch.lease.sid):
             return emit
-        while len(self._records) >= RECORDS_MAX:  # left by turns that another worker took over
-            del self._records[next(iter(self._records))]
-        record = self._records[batch.turn] = TurnRecord(
+        while len(self._recordings) >= RECORDINGS_MAX:  # left by turns that another worker took over
+            del self._recordings[next(iter(self._recordings))]
+        accepted, is_resumed = batch.messages[-1].at, bool(batch.work.so_far) and not batch.inbound.approval
+        began = round(self._runtime.now() - accepted, 4)
+        recording = self._recordings[batch.turn] = Recording(
             emit=emit,
-            began=self._runtime.now(),
             setup=batch.setup,
             numbers=batch.work.numbers,
-            resumed=bool(batch.work.so_far) and not batch.inbound.approval,
+            record=TurnRecord(accepted=accepted, began=began, missing=["resumed"] if is_resumed else []),
         )
-        return record.follow
+        return recording.follow
 
     def drop(self, turn: int) -> None:
-        """Forgets the record of a turn that another run ends."""
-        self._records.pop(turn, None)
+        """Forgets the recording of a turn that another run ends."""
+        self._recordings.pop(turn, None)
 
     def row(
         self, sid: str, turn: int, inbound: Inbound | None, ending: Ending, at: float
@@ -189,33 +97,20 @@ class Layers:
     def _row(
         self, sid: str, turn: int, inbound: Inbound | None, ending: Ending, at: float
     ) -> tuple[LayerRow, Mapping[str, str]] | None:
-        record = self._records.pop(turn, None)
+        recording = self._recordings.pop(turn, None)
         if not self._runtime.setup.config.console.keep_days or is_control(sid):
             return None
         place = session_parts(sid)
         person = person_of(inbound.context) if inbound and inbound.context.sender.id else ""
-        facts: dict[str, Any] = {"agent": place.agent, "channel": place.channel, "person": person}
-        facts |= {"outcome": ending.outcome, "at": at}
-        if ending.outcome == "recalled" or inbound is None:
-            return LayerRow(**facts, content='{"recalled":true}' if inbound else "{}"), {}
-        if record is None:
-            return LayerRow(**facts), {}
-        route, texts = self._route(record, inbound.context)
-        content: dict[str, Any] = {"began": record.began, "requests": record.requests, "calls": record.calls}
-        content |= {"resumed": True} if record.resumed else {}
-        if (started := record.started) is not None:
-            above, (shared, *own) = started.system.sections
-            prompt, sections = self._remembered(
-                ("prompt", above, shared), lambda: _prompt(above, shared, self._runtime.scrubber.scrub)
-            )
-            content |= {"ready": record.ready, "own": [self._runtime.scrubber.scrub(it) for it in own]}
-            facts, texts = facts | {"prompt": prompt}, {**texts, **sections}
-        if (request := record.request) is not None:
-            tools, listed = self._remembered(
-                ("tools", request.tools), lambda: _tools(request, self._runtime.scrubber.scrub)
-            )
-            facts, texts = facts | {"tools": tools}, {**texts, **listed}
-        return LayerRow(**facts, route=route, content=orjson.dumps(content).decode()), texts
+        row = LayerRow(agent=place.agent, channel=place.channel, person=person, outcome=ending.outcome, at=at)
+        if inbound and ending.outcome == "recalled":
+            return replace(row, content=RECALLED), {}
+        if inbound is None or recording is None:
+            return row, {}
+        shared = self._shared(recording, inbound.context)
+        content = recording.record.model_dump_json(by_alias=True, exclude_defaults=True)
+        hashes: dict[str, Any] = {name: hash_ for name, (hash_, _) in shared.items()}
+        return replace(row, **hashes, content=content), dict(shared.values())
 
     async def keep(self, texts: Mapping[str, str]) -> None:
         """Store those of a turn's texts that the database lacks. Raises StoreUnavailable."""
@@ -223,12 +118,25 @@ class Layers:
         if texts and (missing := await self._runtime.store.layers.missing(list(texts))):
             await self._runtime.store.layers.keep({name: texts[name] for name in missing})
 
-    def _route(self, record: TurnRecord, context: MessageContext) -> tuple[str, Mapping[str, str]]:
-        runtime, setup, turn = self._runtime, record.setup, record.started.turn if record.started else None
+    def _shared(self, recording: "Recording", context: MessageContext) -> dict[str, tuple[str, str]]:
+        """The texts that many turns share, each with its hash; the rest of the prompt is put into the record."""
+        scrub, shared = self._runtime.scrubber.scrub, {}
+        if route := self._route(recording, context):
+            shared["route"] = route
+        if recording.started is not None:
+            above, (below, *own) = recording.started.system.sections
+            recording.record.prompt = [SectionLayer.of(scrub(it)) for it in own]
+            shared["prompt"] = self._remembered(("prompt", above, below), lambda: _sections(above, below, scrub))
+        if (request := recording.request) is not None:
+            shared["tools"] = self._remembered(("tools", request.tools), lambda: _tools(request, scrub))
+        return shared
+
+    def _route(self, recording: "Recording", context: MessageContext) -> tuple[str, str] | None:
+        runtime, setup, turn = self._runtime, recording.setup, recording.started.turn if recording.started else None
         agent = session_parts(turn.session).agent if turn else ""
         runner = setup.runners.get(agent)
         if turn is None or runner is None:
-            return "", {}
+            return None
         if setup is not self._of:
             self._of = setup
             self._known.clear()
@@ -246,58 +154,137 @@ class Layers:
             str(names),
         )
 
-        def reasons() -> Mapping[str, Because]:
+        def reasons() -> dict[str, Any]:
             config, owners = setup.config, setup.owners
             channel = setup.channel(context)
             model = turn.settings.model if turn.settings.model in config.choosable_models else None
             access = getattr(channel, "access", None)
-            return {
+            found: Mapping[str, Because] = {
                 "agent": agent_reason(config, context, agent, chosen),
                 "binding": binding_reason(config, context),
-                "session": session_reason(runner.config, context),
+                "session": replace(session_reason(runner.config, context), value=None),  # so many chats share the text
                 "access": access_reason(access, owners, context, switch=switch, pairing_state=lambda: "paired"),
                 "model": model_reason(runner.config, model),
                 "tools": tools_reason(config, owners, runner.config, context, names),
             }
+            return {name: self._reason(it) for name, it in found.items()}
 
-        return self._remembered(key, lambda: _named("r", _written(reasons(), runtime.scrubber.scrub)))
+        return self._remembered(key, reasons)
 
-    def _remembered(self, key: Any, make: Callable[[], tuple[str, Mapping[str, str]]]) -> tuple[str, Mapping[str, str]]:
+    def _reason(self, because: Because) -> dict[str, Any]:
+        """The value with its reason in English, and in Chinese if it has one."""
+        reason, scrub = because.reason, self._runtime.scrubber.scrub
+        chinese = {"zh": scrub(reason.zh)} if isinstance(reason, Bilingual) else {}
+        return {"value": because.value, "reason": scrub(str(reason))} | chinese
+
+    def _remembered(self, key: Any, make: Callable[[], Any]) -> tuple[str, str]:
+        """Return the hash and the JSON of what `make` returns, which is called once a key."""
         found = self._known.get(key)
         if found is None:
             while len(self._known) >= KNOWN_MAX:
                 del self._known[next(iter(self._known))]
-            found = self._known[key] = make()
+            text = orjson.dumps(make()).decode()
+            found = self._known[key] = hash_of(text), text
         return found
 
 
-def _written(reasons: Mapping[str, Because], scrub: Callable[[str], str]) -> str:
-    """The session's key is left out: the turn has it, and so most chats share the text."""
-    values = {name: None if name == "session" else it.value for name, it in reasons.items()}
-    shown = {name: {"value": values[name]} | _reason(it.reason, scrub) for name, it in reasons.items()}
-    return orjson.dumps(shown).decode()
+@dataclass(kw_only=True, slots=True)
+class Recording:
+    """The notes of one process about a turn that runs."""
+
+    emit: Emit
+    setup: Setup
+    numbers: Sequence[int]
+    record: TurnRecord
+    clock: Callable[[], float] = time.perf_counter
+    zero: float = field(init=False)
+    started: events.TurnStarted | None = None
+    request: ModelRequest | None = None
+
+    def __post_init__(self) -> None:
+        self.zero = self.clock() - (self.record.began or 0.0)
+
+    def follow(self, event: TurnEvent) -> None:
+        self.emit(event)
+        if type(event) is events.ModelStreamed and type(event.event) is not Done:  # a piece: there may be hundreds
+            if self.record.requests and (last := self.record.requests[-1]).first_token_seconds is None:
+                last.first_token_seconds = self._since(last.begin)
+            return
+        with logged("layers_not_noted"):  # who watches a turn never ends it
+            self._note(event)
+
+    def _note(self, event: TurnEvent) -> None:
+        record = self.record
+        match event:
+            case events.ModelStreamed(event=Done(message=message)):
+                self._done(message)
+            case events.ModelCalled():
+                self._called(event)
+            case events.ToolStarted(call=call):
+                round_ = record.requests[-1].round if record.requests else 0
+                record.calls.append(CallLayer(id=call.id, round=round_, begin=self._since(0.0)))
+            case events.ToolReturned(call=call):
+                if noted := next((it for it in record.calls if it.id == call.id and it.seconds is None), None):
+                    noted.seconds = self._since(noted.begin)
+            case events.ToolFinished(result=result, chars=chars, cut=cut):
+                if noted := next((it for it in record.calls if it.id == result.call_id and not it.chars), None):
+                    noted.chars, noted.cut = chars, cut
+            case events.TurnStarted():
+                self.started, record.ready = event, self._since(0.0)
+            case _:
+                return
+
+    def _since(self, begin: float | None) -> float:
+        return round(self.clock() - self.zero - (begin or 0.0), 4)
+
+    def _called(self, event: events.ModelCalled) -> None:
+        request = self.request = event.request
+        held, choice = self.numbers[-event.held :] if event.held else (), request.tool_choice
+        options: dict[str, Any] = {"maxTokens": request.max_tokens}
+        if request.thinking:
+            options["thinking"] = request.thinking
+        options["toolChoice"] = choice.name if isinstance(choice, OneTool) else choice
+        self.record.requests.append(
+            RequestLayer(
+                round=event.round,
+                provider=event.provider,
+                model=request.model,
+                begin=self._since(0.0),
+                options=options,
+                history=HeldTurns(
+                    turns=event.held,
+                    first=held[0] if held else None,
+                    last=held[-1] if held else None,
+                    summary=event.summary,
+                ),
+                messages=event.own,
+            )
+        )
+
+    def _done(self, message: AssistantMessage) -> None:
+        """Notes the end of an attempt; a failed one stays as such."""
+        if not self.record.requests:
+            return
+        request = self.record.requests[-1]
+        if (failed := request.response) is not None:
+            at = round((request.begin or 0.0) + (request.seconds or 0.0), 4)
+            request.retries.append(FailedAttempt(at=at, error=failed.error, words=failed.words))
+        request.provider, request.model = message.provider or request.provider, message.model or request.model
+        request.seconds = self._since(request.begin)
+        request.response = response_of(message)
+        request.state = "failed" if message.error else "answered"
 
 
-def _reason(reason: str | Bilingual, scrub: Callable[[str], str]) -> dict[str, str]:
-    """The reason in English, and in Chinese if it has one."""
-    return {"reason": scrub(str(reason))} | ({"zh": scrub(reason.zh)} if isinstance(reason, Bilingual) else {})
+def _sections(above: Sequence[str], below: str, scrub: Callable[[str], str]) -> list[dict[str, Any]]:
+    texts = [scrub(it) for it in (*above, below)]
+    sections = [
+        SectionLayer.of(text, stable=number < len(above), hash_=hash_of(text)) for number, text in enumerate(texts)
+    ]
+    return [it.model_dump() for it in sections]
 
 
-def _prompt(above: Sequence[str], below: str, scrub: Callable[[str], str]) -> tuple[str, Mapping[str, str]]:
-    """The list of the sections that many chats share, and each section; `below` is beneath the cache boundary."""
-    texts: dict[str, str] = {}
-    listed: list[dict[str, Any]] = []
-    for number, text in enumerate(map(scrub, (*above, below))):
-        name, own = _named("s", text)
-        texts |= own
-        is_stable = number < len(above)
-        listed.append({"heading": heading_of(text), "chars": len(text), "stable": is_stable, "hash": name})
-    prompt, own = _named("p", orjson.dumps(listed).decode())
-    return prompt, {**texts, **own}
-
-
-def _tools(request: ModelRequest, scrub: Callable[[str], str]) -> tuple[str, Mapping[str, str]]:
-    tools = [
+def _tools(request: ModelRequest, scrub: Callable[[str], str]) -> list[dict[str, Any]]:
+    return [
         {
             "name": it.name,
             "summary": scrub(it.summary),
@@ -306,16 +293,7 @@ def _tools(request: ModelRequest, scrub: Callable[[str], str]) -> tuple[str, Map
         }
         for it in request.tools
     ]
-    return _named("t", orjson.dumps(tools).decode())
 
 
-def heading_of(section: str) -> str:
-    """The heading of a section of the prompt; empty for the first one."""
-    first = section.partition("\n")[0]
-    return first.removeprefix("## ") if first.startswith("## ") else ""
-
-
-def _named(kind: str, text: str) -> tuple[str, Mapping[str, str]]:
-    """The text under its hash, which begins with its kind."""
-    name = f"{kind}{hashlib.sha256(text.encode(errors='replace')).hexdigest()[:24]}"
-    return name, {name: text}
+def hash_of(text: str) -> str:
+    return hashlib.sha256(text.encode(errors="replace")).hexdigest()[:24]

@@ -36,7 +36,7 @@ from gateway.operate.contacts import facts as contact_facts
 from gateway.operate.sessions import found as found_session
 from gateway.operate.sessions import markdown, named, newest, place_facts, read, summary
 from gateway.operate.setup import agents_view, config_view
-from gateway.operate.turns import scrubbed, turn_layers, turn_list
+from gateway.operate.turns import record_of, scrubbed, turn_list
 from gateway.operate.usage import By, usage_view
 from gateway.program import OperatorError
 from gateway.state.runtime import Runtime
@@ -450,7 +450,7 @@ class Console:
 
     async def _whole(self, request: Request) -> dict[str, Any]:
         number, config = number_of(request.path_params["turn"]), self._runtime.setup.config
-        turn = None if number is None else await turn_layers(self._runtime.store.layers, number, config)
+        turn = None if number is None else await record_of(self._runtime.store.layers, number, config)
         if turn is None:
             raise Unserved(*NO_SUCH_TURN)
         return turn.model_dump(by_alias=True)

@@ -206,7 +206,7 @@ async def test_turns_record_failure_costs_no_answer(tmp_path: Path, monkeypatch:
     def broken(*_: object) -> None:
         raise KeyError("a layer that nobody thought of")
 
-    for name in ("TurnRecord._called", "Layers._route"):
+    for name in ("Recording._called", "Layers._route"):
         monkeypatch.setattr(f"gateway.turns.layers.{name}", broken)
     async with housed(tmp_path, script=[says("here I am")]) as (house, _):
         with capture_logs() as logs:

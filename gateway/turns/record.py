@@ -1,0 +1,542 @@
+"""The record of a turn: the one shape in which it is noted, stored, and shown by `GET /api/turns/ID`, `turns show`, `/why`
+and `rehearse`.
+
+`gateway.turns.layers` notes and stores what the journal does not have. `turn_record` adds the rest from the journal, the
+inbox and the outbox, so what was recalled or erased there is gone here, too. `missing` says why something is absent.
+
+Names are camelCase in JSON. A time is ISO with its zone; an offset counts the seconds since the message was accepted.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import tzinfo
+from typing import Any, Literal, TypeAlias
+
+import orjson
+from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic.alias_generators import to_camel
+
+from agents.messages import (
+    AssistantMessage,
+    Message,
+    Text,
+    Thinking,
+    ToolResultMessage,
+    UserMessage,
+    message_json,
+)
+from channels.message import MessageContext
+from channels.moment import iso
+from gateway.observe.secrets import redacted
+from gateway.store.inbound import Inbound, inbound_of, is_readable
+from gateway.store.layers import ListedTurn, StoredTurn
+from gateway.store.sessions import person_of, session_parts
+from gateway.store.statements import OutboxStatus
+from tools.tool import Image
+
+STEPS: Sequence[str] = ("user", "steered", "assistant", "toolResult")
+PREVIEW_CHARS = 200
+WORDS_CHARS_MAX = 500
+Missing: TypeAlias = Literal["running", "not-kept", "resumed", "recalled", "pruned"]
+"""The reason why a turn lacks layers. `running`: they are kept when it ends. `not-kept`: `console.keepDays` was 0, or it is
+longer ago. `resumed`: a process ended while it worked on the turn, and what it alone knew is gone; the journal's rows are
+there. `recalled`: its message was recalled. `pruned`: the inbox has forgotten the message."""
+context_json: TypeAdapter[MessageContext] = TypeAdapter(MessageContext)
+
+
+class Shape(BaseModel, alias_generator=to_camel, populate_by_name=True):
+    """One object of the JSON."""
+
+
+class TurnTokens(Shape):
+    """`input` excludes both caches; `output` includes reasoning."""
+
+    input: int = 0
+    cache_read: int = 0
+    cache_write: int = 0
+    output: int = 0
+    reasoning: int = 0
+
+
+class TurnSummary(Shape):
+    """A turn in the list. `outcome` is `waiting` or `running`, or as it ended: `replied`, `silent`, `failed`, `declined`,
+    `stopped`, `recalled`, `over-budget`, `stale`; `reason` says more. `text` is the beginning of the message, empty once it
+    was recalled or pruned."""
+
+    id: int = 0
+    session: str = ""
+    """The conversation's key: `agent:coder:feishu:default:oc_1`."""
+    agent: str = ""
+    channel: str = ""
+    account: str = ""
+    chat: str = ""
+    thread: str | None = None
+    person: str = ""
+    """`channel:id`."""
+    name: str = ""
+    """The sender's name as the platform gives it."""
+    title: str = ""
+    """The chat's title: of a group, or of a chat of the page."""
+    text: str = ""
+    outcome: str = ""
+    reason: str = ""
+    at: str = ""
+    """The time when the message was accepted."""
+    seconds: float | None = None
+    """Seconds from acceptance to the end of the turn; the sending comes after. Null until then."""
+    model: str = ""
+    """The `provider/model` of the last answer."""
+    models: list[str] = []
+    """All models that answered."""
+    requests: int = 0
+    calls: int = 0
+    tokens: TurnTokens = TurnTokens()
+    cost: float | None = None
+
+
+class TurnList(Shape):
+    """`GET /api/turns`: the newest first, at most 50; those that wait or run are at the head of the first page. `before`
+    is the next page's parameter, null at the end. `searched` turns were read for it, if words were searched for: a page
+    ends after 5,000 of them."""
+
+    turns: list[TurnSummary]
+    before: int | None
+    searched: int = 0
+    keep_days: float
+    currency: str
+    """The currency of the costs, such as `USD`."""
+
+
+class SectionLayer(Shape):
+    """A section of the system prompt. `stable`: it is above the cache boundary. A chat's own have no `hash`."""
+
+    heading: str
+    """Empty for the first one, which says who the assistant is."""
+    chars: int
+    stable: bool
+    hash: str = ""
+    text: str | None = None
+
+    @classmethod
+    def of(cls, text: str, *, stable: bool = False, hash_: str = "") -> "SectionLayer":
+        return cls(heading=heading_of(text), chars=len(text), stable=stable, hash=hash_, text=text)
+
+
+class StepLayer(Shape):
+    """A row of the turn's transcript, as the model reads it. `row` is its number in the conversation, by which requests
+    name it."""
+
+    row: int
+    role: Literal["user", "steered", "assistant", "toolResult"]
+    chars: int
+    text: str
+    metadata: str = ""
+    """The blocks before a person's message while the turn runs."""
+    images: int = 0
+
+
+class HeldTurns(Shape):
+    """The earlier turns that a request holds, by their numbers: `GET /api/turns/ID` has each."""
+
+    turns: int = 0
+    first: int | None = None
+    last: int | None = None
+    summary: bool = False
+    """True if a summary replaces what was before them."""
+
+
+class ResponseLayer(Shape):
+    """The text, the thinking and the calls are the journal's; the rest is noted, also if the journal has no answer."""
+
+    text: str = ""
+    thinking: str = ""
+    calls: list[str] = []
+    """The ids of the calls that it asks for."""
+    stop_reason: str = ""
+    tokens: TurnTokens = TurnTokens()
+    estimated: bool = False
+    cost: float | None = None
+    id: str | None = None
+    error: str = ""
+    """The kind of the error, such as `rate_limited`."""
+    words: str = ""
+    """The vendor's own words, cut."""
+    timestamp: float = 0.0
+    """The answer's, by which it is found in the journal."""
+
+
+class FailedAttempt(Shape):
+    """An attempt that failed, and was followed by another one. `at` is an offset."""
+
+    at: float
+    error: str
+    words: str = ""
+
+
+class RequestLayer(Shape):
+    """A request to a model. Offsets are null for a request of an earlier process. `messages` counts the turn's own messages
+    that it holds, and `rows` are these."""
+
+    round: int
+    state: Literal["answered", "failed", "running"] = "running"
+    provider: str
+    model: str
+    begin: float | None = None
+    seconds: float | None = None
+    first_token_seconds: float | None = None
+    options: dict[str, Any] = {}
+    """`maxTokens`, `thinking`, `toolChoice`."""
+    tools: list[str] = []
+    tools_hash: str = ""
+    history: HeldTurns = HeldTurns()
+    messages: int = 0
+    rows: list[int] = []
+    retries: list[FailedAttempt] = []
+    response: ResponseLayer | None = None
+
+
+class ApprovalLayer(Shape):
+    id: str
+    state: str
+    by: str = ""
+    """The person who decided, as `channel:id`."""
+    at: str | None = None
+
+
+class CallLayer(Shape):
+    """`chars` is the length of the whole result, `cut` says that the model got less of it. `external`: it is untrusted
+    content. `row` is that of the result."""
+
+    id: str
+    round: int = 0
+    tool: str = ""
+    state: Literal["done", "failed", "waiting", "running"] = "running"
+    arguments: Any = None
+    """An object, or the raw text if the model wrote no JSON object."""
+    begin: float | None = None
+    seconds: float | None = None
+    row: int | None = None
+    result: str = ""
+    images: int = 0
+    chars: int = 0
+    cut: bool = False
+    external: bool = False
+    details: dict[str, Any] = {}
+    approval: ApprovalLayer | None = None
+
+
+class PartLayer(Shape):
+    """A message that was sent, or is to be. `tool`: the agent sent it itself, by the `message` tool."""
+
+    number: int
+    state: Literal["queued", "sent", "failed"]
+    text: str
+    files: list[str] = []
+    buttons: list[str] = []
+    key: str
+    """The idempotency key, the same for every attempt."""
+    platform_id: str | None = None
+    attempts: int = 0
+    ambiguous: int = 0
+    reason: str = ""
+    tool: bool = False
+
+
+class Stage(Shape):
+    """One bar of the timeline. Stages may lie side by side: calls that only read run together."""
+
+    kind: Literal["waited", "prepared", "request", "retry", "call", "reply"]
+    label: str
+    begin: float
+    seconds: float
+    failed: bool = False
+
+
+class EventLayer(Shape):
+    """The platform's event as received, decrypted, its tokens struck out; null if it was not kept."""
+
+    at: str
+    body: Any = None
+
+
+class TurnRecord(Shape):
+    """`GET /api/turns/ID`. Texts are scrubbed."""
+
+    turn: TurnSummary = TurnSummary()
+    currency: str = ""
+    missing: list[Missing] = []
+    accepted: float | None = None
+    """The time from which offsets count."""
+    began: float | None = None
+    ready: float | None = None
+    """The offsets of the work's begin, and of the prompt."""
+    events: list[EventLayer] = []
+    """One for each message that the turn answers, as `contexts`; oldest first."""
+    contexts: list[dict[str, Any]] = []
+    """The common message contexts (`MessageContext`)."""
+    route: dict[str, Any] = {}
+    """`agent`, `binding`, `session`, `access`, `model` and `tools`, each `{value, reason}`, as `routes explain` has them."""
+    prompt: list[SectionLayer] = []
+    tools: list[dict[str, Any]] = []
+    """`name`, `summary` and `parameters` of each tool that was offered."""
+    steps: list[StepLayer] = []
+    requests: list[RequestLayer] = []
+    calls: list[CallLayer] = []
+    reply: list[PartLayer] = []
+    timeline: list[Stage] = []
+    masked: int = 0
+    """Keys of a known shape (`sk-…`, `AKIA…`, bot tokens) that were replaced by `***` in this answer."""
+    clipped: dict[str, int] = {}
+    """The texts and lists that were cut, by their places as JSON pointers, each with its whole length. Only the answer
+    over HTTP is cut; `GET /api/turns/ID/text?at=PLACE` has the text."""
+
+
+def heading_of(section: str) -> str:
+    """The heading of a section of the prompt; empty for the first one."""
+    first = section.partition("\n")[0]
+    return first.removeprefix("## ") if first.startswith("## ") else ""
+
+
+def response_of(answer: AssistantMessage) -> ResponseLayer:
+    """The response without its text, thinking and calls."""
+    usage, error = answer.usage, answer.error
+    return ResponseLayer(
+        stop_reason=answer.stop_reason,
+        tokens=TurnTokens(**{name: getattr(usage, name) for name in TurnTokens.model_fields}),
+        estimated=usage.estimated,
+        cost=answer.cost,
+        id=answer.response_id,
+        error=error.kind if error else "",
+        words=redacted(error.words or error.summary)[:WORDS_CHARS_MAX] if error else "",
+        timestamp=answer.timestamp,
+    )
+
+
+def turn_record(stored: StoredTurn, zone: tzinfo, currency: str) -> TurnRecord:
+    """Return the stored record, completed from the rows of the journal, the inbox and the outbox."""
+    record = TurnRecord.model_validate_json(stored.content or "{}")
+    inbounds = [(row["at"], inbound) for row in stored.messages if (inbound := read_inbound(row["body"]))]
+    steps = [(row["seq"], row["kind"], message) for row in stored.rows if (message := _message(row))]
+    record.currency = currency
+    record.prompt = [*map(SectionLayer.model_validate, orjson.loads(stored.prompt)), *record.prompt]
+    record.tools, record.route = orjson.loads(stored.tools), orjson.loads(stored.route)
+    if "session" in record.route:  # chats share the text of a route
+        record.route["session"]["value"] = stored.sid
+    record.events = [EventLayer(at=iso(at, zone), body=_json(it.event) if it.event else None) for at, it in inbounds]
+    record.contexts = [_context(it, stored.names) for _, inbound in inbounds for it in inbound.contexts]
+    record.steps = [_step(*it) for it in steps]
+    messages = [(row, message) for row, _, message in steps]
+    record.requests = [*_requests(record, messages, stored.tools_hash)]
+    record.calls = [*_calls(record, messages, {it["id"]: it for it in stored.approvals}, zone)]
+    record.reply = [_part(it) for it in stored.parts]
+    record.timeline = sorted(_timeline(record, stored.at), key=lambda it: it.begin)
+    record.turn = summary(stored, zone)
+    record.turn.calls = len(record.calls)
+    record.missing = [*_missing(record, stored)]
+    return record
+
+
+def summary(turn: ListedTurn, zone: tzinfo) -> TurnSummary:
+    place, final = session_parts(turn.sid), _json(turn.final or "{}")
+    inbound = read_inbound(turn.body or "")
+    outcome = turn.outcome or final.get("outcome", "")
+    ended = (turn.at or final.get("at")) if outcome else None
+    models = list(final.get("models", ()))
+    return TurnSummary(
+        id=turn.turn,
+        session=turn.sid,
+        agent=place.agent,
+        channel=place.channel,
+        account=place.account,
+        chat=place.chat,
+        thread=place.thread,
+        person=turn.person or (person_of(inbound.context) if inbound and inbound.context.sender.id else ""),
+        name=turn.name or (inbound.context.sender.name or "" if inbound else ""),
+        title=turn.title or (inbound.context.chat.title or "" if inbound else ""),
+        text=inbound.context.text[:PREVIEW_CHARS] if inbound else "",
+        outcome=outcome or ("running" if turn.begun else "waiting"),
+        reason=final.get("reason", ""),
+        at=iso(turn.accepted or ended or 0.0, zone),
+        seconds=None if ended is None or turn.accepted is None else round(ended - turn.accepted, 3),
+        model=models[-1] if models else "",
+        models=models,
+        requests=final.get("requests", 0),
+        calls=len(_json(turn.content or "{}").get("calls", ())),
+        tokens=TurnTokens(**(final.get("tokens") or {})),
+        cost=final.get("cost"),
+    )
+
+
+def read_inbound(body: str) -> Inbound | None:
+    return inbound_of(body) if body and is_readable(body) else None
+
+
+def _json(text: str) -> Any:
+    try:
+        return orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return {}
+
+
+def _message(row: Mapping[str, Any]) -> Message | None:
+    """None for what is no step, and what cannot be read."""
+    try:
+        return message_json.validate_json(row["content"]) if row["kind"] in STEPS else None
+    except ValidationError:
+        return None
+
+
+def _context(context: MessageContext, names: Mapping[str, str]) -> dict[str, Any]:
+    sender = replace(context.sender, name=names.get(context.message_id) or context.sender.name)
+    shown: dict[str, Any] = context_json.dump_python(replace(context, sender=sender), mode="json")
+    return shown
+
+
+def _text(message: Message) -> str:
+    return "\n".join(it.text for it in message.content if isinstance(it, Text))
+
+
+def _images(message: Message) -> int:
+    return sum(isinstance(it, Image) for it in message.content)
+
+
+def _step(row: int, kind: Any, message: Message) -> StepLayer:
+    text, metadata = _text(message), message.metadata if isinstance(message, UserMessage) else ""
+    return StepLayer(row=row, role=kind, chars=len(text), text=text, metadata=metadata, images=_images(message))
+
+
+def _requests(record: TurnRecord, steps: Sequence[tuple[int, Message]], tools_hash: str) -> Iterator[RequestLayer]:
+    """The requests; of an earlier process, the journal has the answers alone, and they come first."""
+    answers = [(row, it) for row, it in steps if isinstance(it, AssistantMessage)]
+    noted = {it.response.timestamp for it in record.requests if it.response}
+    for number, (row, answer) in enumerate(answers, start=1):
+        if answer.timestamp not in noted and answer.provider:
+            yield RequestLayer(
+                round=number,
+                state="answered",
+                provider=answer.provider,
+                model=answer.model,
+                rows=[it for it, _ in steps if it < row],
+                response=_whole(answer),
+            )
+    tools = [it["name"] for it in record.tools]
+    for request in record.requests:
+        timestamp = request.response.timestamp if request.response else None
+        found = next((it for it in answers if it[1].timestamp == timestamp), None)
+        request.rows = [row for row, _ in steps if not found or row < found[0]][: request.messages]
+        request.tools, request.tools_hash = tools, tools_hash
+        if found:
+            request.response = _whole(found[1])
+        yield request
+
+
+def _whole(answer: AssistantMessage) -> ResponseLayer:
+    response = response_of(answer)
+    response.text = _text(answer)
+    response.thinking = "\n".join(it.text for it in answer.content if isinstance(it, Thinking))
+    response.calls = [it.id for it in answer.calls]
+    return response
+
+
+def _calls(
+    record: TurnRecord, steps: Sequence[tuple[int, Message]], approvals: Mapping[str, Mapping[str, Any]], zone: tzinfo
+) -> Iterator[CallLayer]:
+    """The calls of the answers in order. An id may occur twice: its first result and times are those of its first call."""
+    noted = list(record.calls)
+    results = [(row, it) for row, it in steps if isinstance(it, ToolResultMessage)]
+    answers = [(row, it) for row, it in steps if isinstance(it, AssistantMessage)]
+    for number, (asked, answer) in enumerate(answers, start=1):
+        for part in answer.calls:
+            call = next((it for it in noted if it.id == part.id), None)
+            if call is None:
+                call = CallLayer(id=part.id)
+            else:
+                noted.remove(call)
+            call.round = call.round or number
+            call.tool = part.name
+            call.arguments = part.arguments_raw if part.arguments is None else part.arguments
+            found = next((it for it in results if it[1].call_id == part.id and it[0] > asked), None)
+            if found:
+                results.remove(found)
+                _add_result(call, *found)
+            approval = approvals.get(call.details.get("approval", ""))
+            call.approval = _approval(approval, zone) if approval else None
+            yield call
+
+
+def _add_result(call: CallLayer, row: int, result: ToolResultMessage) -> None:
+    call.row, call.result, call.images, call.details = row, _text(result), _images(result), result.details or {}
+    call.external = bool(call.details.get("external"))
+    call.state = "waiting" if "approval" in call.details else "failed" if result.is_error else "done"
+    call.chars = call.chars or len(call.result)
+
+
+def _approval(row: Mapping[str, Any], zone: tzinfo) -> ApprovalLayer:
+    decided = iso(row["decided_at"], zone) if row["decided_at"] else None
+    return ApprovalLayer(id=row["id"], state=row["state"], by=row["decided_by"] or "", at=decided)
+
+
+_PART_STATES: Mapping[int, Any] = {
+    OutboxStatus.QUEUED: "queued",
+    OutboxStatus.SENT: "sent",
+    OutboxStatus.FAILED: "failed",
+}
+
+
+def _part(row: Mapping[str, Any]) -> PartLayer:
+    part = _json(row["payload"]).get("part", {})
+    return PartLayer(
+        number=row["part"],
+        state=_PART_STATES.get(row["status"], "queued"),
+        text=part.get("text", ""),
+        files=[it["name"] for it in part.get("files", ())],
+        buttons=[it["label"] for it in part.get("buttons", ())],
+        key=row["key"],
+        platform_id=row["ext_id"],
+        attempts=row["attempts"],
+        ambiguous=row["ambiguous"],
+        reason=row["reason"] or "",
+        tool=row["part"] < 0,
+    )
+
+
+def _timeline(record: TurnRecord, ended: float | None) -> Iterator[Stage]:
+    """The stages; none if it is unknown when the work began."""
+    if record.began is None or record.accepted is None:
+        return
+    begun = max(0.0, record.began)
+    if begun:
+        yield Stage(kind="waited", label="waited", begin=0.0, seconds=begun)
+    timed = [*_timed(record)]
+    requested = next((it.begin for it in timed if it.kind == "request"), record.ready or begun)
+    yield Stage(kind="prepared", label="prepared", begin=begun, seconds=round(requested - begun, 4))
+    yield from timed
+    if ended and timed:
+        last = max(it.begin + it.seconds for it in timed)
+        yield Stage(kind="reply", label="reply", begin=last, seconds=round(max(0.0, ended - record.accepted - last), 4))
+
+
+def _timed(record: TurnRecord) -> Iterator[Stage]:
+    for it in record.requests:
+        if it.begin is not None:
+            label, failed = f"{it.provider}/{it.model}", it.state == "failed"
+            yield Stage(kind="request", label=label, begin=it.begin, seconds=it.seconds or 0.0, failed=failed)
+            for one in it.retries:
+                yield Stage(kind="retry", label=one.error, begin=one.at, seconds=0.0, failed=True)
+    for call in record.calls:
+        if call.begin is not None:
+            failed = call.state == "failed"
+            yield Stage(kind="call", label=call.tool, begin=call.begin, seconds=call.seconds or 0.0, failed=failed)
+
+
+def _missing(record: TurnRecord, stored: StoredTurn) -> Iterator[Missing]:
+    if stored.final is None:
+        yield "running"
+    elif not stored.content:
+        yield "not-kept"
+    if "recalled" in record.missing:
+        yield "recalled"
+    elif stored.content and ("resumed" in record.missing or any(it.begin is None for it in record.requests)):
+        yield "resumed"
+    if stored.body is None:
+        yield "pruned"
