@@ -88,7 +88,7 @@ def init(
     missing = [*dict.fromkeys([*wizard.later, *draft.missing])]
     is_whole = _finish(draft, config, missing)
     _say_port(draft.port)
-    if is_whole and wizard.start():
+    if is_whole and wizard.yes("start", default=True):
         serve_shown(config)
 
 

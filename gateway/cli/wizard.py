@@ -100,13 +100,9 @@ class ConfigDraft:
         return bool(_MODEL.search(self.base))
 
     @property
-    def variables(self) -> list[str]:
-        """The variables that the config cannot do without, in its order."""
-        return required(self.base)
-
-    @property
     def missing(self) -> list[str]:
-        return [name for name in self.variables if not self.value(name)]
+        """The variables that the config cannot do without and that are not set, in its order."""
+        return [name for name in required(self.base) if not self.value(name)]
 
     def value(self, name: str) -> str:
         return self.given.get(name) or self.there.get(name) or ""
@@ -128,11 +124,13 @@ class ConfigDraft:
         return ""
 
     def try_model(self, reference: str, key: str) -> ModelError | list[str]:
-        """The models that the provider of `reference` lists to this key. Raises ConfigErrors."""
+        """The models that the provider of `reference` lists to this key."""
         name = reference.partition("/")[0]
         before, self.model = self.model, reference
         try:
             provider = self.load().config.provider(name)
+        except ConfigErrors as errors:
+            return ModelError(kind="invalid", summary=errors.problems[0].message, retryable=False)
         finally:
             self.model = before
         return asyncio.run(doctor.listed(name, provider, key, seconds=TRY_SECONDS))
@@ -173,11 +171,6 @@ class Wizard:
         self._draft = draft
         self.later: list[str] = []
         self._zh = language == "zh"
-        vendors = [it for it in WELL_KNOWN if it.default_model]
-        router = VENDORS["openrouter"]
-        menu: list[tuple[str, str, WellKnown | None]] = [(it.names[0], it.title, it) for it in vendors]
-        menu += [(router.name, self._word("router"), router), ("ollama", self._word("ollama"), None)]
-        self._menu = [*menu, (OWN, self._word("own"), None), (LATER, self._word("later"), None)]
 
     def ask(self, channels: Sequence[Platform], provider: str | None, model: str | None, agent: str) -> None:
         """All that the shipped template leaves open; the arguments are what the command line says already."""
@@ -190,12 +183,9 @@ class Wizard:
         else:
             self._choose_model(provider)
         for platform in Platform:
-            name = _PLATFORMS[platform][self._zh]
-            if self.yes(self._word("platform", name), default=platform in channels):
+            if self.yes("platform", _PLATFORMS[platform][self._zh], default=platform in channels):
                 self._platform(platform, SECRETS[platform])
-        self._draft.agent = self._until(
-            lambda: self._prompt("agent", default=agent), lambda it: _fits(AgentId, it) or self._wrong("no_agent")
-        )
+        self._draft.agent = self._asked("agent", agent, lambda it: _fits(AgentId, it) or self._wrong("no_agent"))
 
     def fill(self) -> None:
         """All that an example leaves open."""
@@ -217,18 +207,13 @@ class Wizard:
             else:
                 self._other(name)
 
-    def yes(self, question: str, *, default: bool) -> bool:
-        options = "[Y/n]" if default else "[y/N]"
-        while True:
-            word = prompt(f"{question} {options}").lower()
-            if word in _YES | _NO:
-                return word in _YES
-            if not word:
-                return default
+    def yes(self, word: str, *values: object, default: bool) -> bool:
+        question = f"{self._word(word, *values)} {'[Y/n]' if default else '[y/N]'}"
+        while answer := prompt(question).lower():
+            if answer in _YES | _NO:
+                return answer in _YES
             self._say("yes_or_no")
-
-    def start(self) -> bool:
-        return self.yes(self._word("start"), default=True)
+        return default
 
     def _choose_model(self, provider: str | None) -> None:
         name = provider or self._choice()
@@ -245,20 +230,25 @@ class Wizard:
             self._draft.model = f"{name}/{self._name_of_model(models, 'anthropic/claude-sonnet-4.6')}"
 
     def _choice(self) -> str:
-        self._say("whose")
-        for number, (name, title, _) in enumerate(self._menu, start=1):
-            print_text(f"  {number:>2}  {title or name}", err=True)
-        there = (name for name, _, it in self._menu if it and any(map(self._draft.there.get, it.variables)))
-        default = next(there, LATER)
-        by_word = {
-            word: name for number, (name, _, _) in enumerate(self._menu, start=1) for word in (str(number), name)
+        router = VENDORS["openrouter"]
+        menu: dict[str, tuple[str, WellKnown | None]] = {
+            it.names[0]: (it.title or it.names[0], it) for it in WELL_KNOWN if it.default_model
         }
-        shown = next(word for word, name in by_word.items() if name == default)
+        menu |= {router.name: (self._word("router"), router)}
+        menu |= {
+            name: (self._word(word), None) for name, word in (("ollama", "ollama"), (OWN, "own"), (LATER, "later"))
+        }
+        self._say("whose")
+        for number, (title, _) in enumerate(menu.values(), start=1):
+            print_text(f"  {number:>2}  {title}", err=True)
+        there = (name for name, (_, it) in menu.items() if it and any(map(self._draft.there.get, it.variables)))
+        numbers = {name: str(number) for number, name in enumerate(menu, start=1)}
+        by_word = {number: name for name, number in numbers.items()} | {name: name for name in menu}
 
         def known(word: str) -> bool:
-            return word.lower() in by_word or self._wrong("no_choice", word, len(self._menu))
+            return word.lower() in by_word or self._wrong("no_choice", word, len(menu))
 
-        return by_word[self._until(lambda: self._prompt("number", default=shown), known).lower()]
+        return by_word[self._asked("number", numbers[next(there, LATER)], known).lower()]
 
     def _key(self, vendor: WellKnown, reference: str) -> list[str]:
         """Asks for the vendor's key and tries it; gives the models that it opens."""
@@ -272,20 +262,14 @@ class Wizard:
                 return []
             if variable not in self._draft.there:
                 self._draft.given[variable] = key
-            answer = self._listed(reference, key)
+            answer = self._draft.try_model(reference, key)
             if not isinstance(answer, ModelError):
                 self._say("key_ok", title)
                 return answer
             self._explain(title, answer)
-            if variable in self._draft.there or self.yes(self._word("keep"), default=False):
+            if variable in self._draft.there or self.yes("keep", default=False):
                 return []
             del self._draft.given[variable]
-
-    def _listed(self, reference: str, key: str) -> ModelError | list[str]:
-        try:
-            return self._draft.try_model(reference, key)
-        except ConfigErrors as errors:
-            return ModelError(kind="invalid", summary=errors.problems[0].message, retryable=False)
 
     def _explain(self, title: str, error: ModelError) -> None:
         kinds = {"auth": "refused", "billing": "refused", "network": "unreached", "timeout": "unreached"}
@@ -293,8 +277,9 @@ class Wizard:
 
     def _server(self, name: str, address: str, example: str) -> None:
         """Asks for the operator's server: its address, a key if it is no Ollama, and one of its models."""
-        url = self._until(
-            lambda: self._prompt("address", default=address),
+        url = self._asked(
+            "address",
+            address,
             lambda it: bool(it and _fits(ProviderConfig, {"baseUrl": it})) or self._wrong("no_address"),
         )
         key = ""
@@ -303,7 +288,7 @@ class Wizard:
         keyed = ', apiKey: "${OWN_API_KEY:-}"' if key else ""
         api = "api: openai-chat, " if name == OWN else ""
         self._draft.provider = f'{name}: {{ {api}baseUrl: "{url}"{keyed} }}'
-        answer = self._listed(f"{name}/any", key)
+        answer = self._draft.try_model(f"{name}/any", key)
         models: list[str] = []
         if isinstance(answer, ModelError):
             self._explain(url, answer)
@@ -320,16 +305,16 @@ class Wizard:
                 return self._wrong("no_model", default or "qwen3:8b")
             if models and name not in models:
                 self._say("unlisted", name)
-                return self.yes(self._word("go_on"), default=False)
+                return self.yes("go_on", default=False)
             return True
 
-        return self._until(lambda: self._prompt("model", default=default), good)
+        return self._asked("model", default, good)
 
     def _platform(self, platform: Platform, names: Sequence[str]) -> None:
         """Asks for a platform's secrets, until it takes them or the person goes on."""
         while True:
             asked = [it for it in names if not self._draft.there.get(it)]
-            secrets = {name: value for name in asked if (value := self._secret_of(name))}
+            secrets = {name: value for name in asked if (value := self._secret(name))}
             if len(secrets) < len(asked):
                 self.later += asked
                 return self._say("half", _PLATFORMS[platform][self._zh].strip())
@@ -352,15 +337,7 @@ class Wizard:
             if it.status == "error" or (it.status == "ok" and it.check.endswith("credentials")):
                 self._say(f"platform_{it.status}", it("zh" if self._zh else "en"))
         wrong = any(it.status == "error" and not it.check.endswith(("scopes", "events", "updates")) for it in findings)
-        return not wrong or self.yes(self._word("keep"), default=False)
-
-    def _secret_of(self, name: str) -> str:
-        while True:
-            value = self._secret(name)
-            if name == "FEISHU_APP_ID" and value and not value.startswith("cli_"):
-                self._say("no_app_id")
-                continue
-            return value
+        return not wrong or self.yes("keep", default=False)
 
     def _other(self, name: str) -> None:
         """A variable of an example that belongs to no platform and no vendor."""
@@ -378,18 +355,18 @@ class Wizard:
 
     def _secret(self, word: str, *values: str) -> str:
         """A secret, or empty for later."""
-        while True:
-            value = prompt(self._word(word, *values), hide_input=sys.stdin.isatty())
-            if not value or SECRET.fullmatch(value):
-                return value
-            self._say("no_secret")
+        while value := prompt(self._word(word, *values), hide_input=sys.stdin.isatty()):
+            if not SECRET.fullmatch(value):
+                self._say("no_secret")
+            elif word == "FEISHU_APP_ID" and not value.startswith("cli_"):
+                self._say("no_app_id")
+            else:
+                break
+        return value
 
-    def _prompt(self, word: str, *, default: str) -> str:
-        return prompt(self._word(word), default=default, show_default=bool(default))
-
-    def _until(self, ask: Callable[[], str], good: Callable[[str], bool]) -> str:
-        """Asks until the answer is good; `good` says why it is not."""
-        while not good(answer := ask()):
+    def _asked(self, word: str, default: str, good: Callable[[str], bool]) -> str:
+        """The first answer that is good; `good` says why another is not."""
+        while not good(answer := prompt(self._word(word), default=default, show_default=bool(default))):
             pass
         return answer
 
