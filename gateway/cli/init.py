@@ -109,7 +109,6 @@ def start() -> None:
 
 
 def _say_port(port: int) -> None:
-    """Say why the new config has another port than the usual one, if it has."""
     if port:
         from gateway.cli.wizard import USUAL_PORT
 
@@ -177,7 +176,6 @@ def _chosen(provider: str | None, model: str | None) -> str:
 
 
 def _wanted(draft: "ConfigDraft", channels: list[Platform], provider: str | None) -> list[str]:
-    """The variables that a script has yet to set."""
     from agents.providers.config import well_known
 
     vendor = well_known(provider or draft.model.partition("/")[0])
@@ -200,7 +198,6 @@ def _example(name: str) -> str:
 
 
 def _template() -> str:
-    """The template with this program's name."""
     return TEMPLATE.read_text(encoding="utf-8").replace(f"{COMMAND} ", f"{program()} ")
 
 

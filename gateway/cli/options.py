@@ -155,7 +155,7 @@ def advice(config: Path) -> Bilingual | None:
         f"cd {quote(str(folder))}",
         f"mkdir -p {BOT}",
         f"cp -n {CONFIG} {BOT}/",
-        *_moved(kept),
+        *([f"mv {' '.join(kept)} {BOT}/"] if kept else []),
         f"git checkout {CONFIG}",
     )
     commands = " && ".join(steps)
@@ -165,10 +165,6 @@ def advice(config: Path) -> Bilingual | None:
         f"{config} 由 git 跟踪，修改它可能使 git pull 失败。请停止机器人，再把它移到 {BOT}/（make run 使用那里的配置）："
         f"{commands}",
     )
-
-
-def _moved(kept: list[str]) -> list[str]:
-    return [f"mv {' '.join(kept)} {BOT}/"] if kept else []
 
 
 def _is_served(clone: Path) -> bool:

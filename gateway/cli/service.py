@@ -53,6 +53,8 @@ def install(
     only_print: Annotated[bool, typer.Option("--print", help="Print the unit, and change nothing.")] = False,
 ) -> None:
     """Write the unit and start it; it starts again after a crash, and whenever you log in."""
+    from gateway.operate.backup import set_outside
+
     if not only_print:
         _systemctl("daemon-reload")  # before anything is read or written: where none answers, this is said at once
     loaded = load_file(config)
@@ -70,8 +72,9 @@ def install(
         _systemctl(*words)
     print_text(f"{path}: written, and started\n  log           journalctl --user -fu {COMMAND}")
     print_text("  without you   loginctl enable-linger    # else it ends when you log out")
-    if names := _only_exported(loaded, config):
-        print_text(f"  missing       {', '.join(names)}: set in this shell alone; write it into {_dotenv(config)}")
+    dotenv = config.absolute().parent / ".env"
+    if names := set_outside(loaded, dotenv, environment()):
+        print_text(f"  missing       {', '.join(names)}: set in this shell alone; write it into {dotenv}")
 
 
 @service_app.command()
@@ -121,17 +124,6 @@ def _installed() -> Path:
     if not (path := _path()).is_file():
         raise OperatorError(f"{path}: is not there — {program()} service install")
     return path
-
-
-def _dotenv(config: Path) -> Path:
-    return config.absolute().parent / ".env"
-
-
-def _only_exported(loaded: "Loaded", config: Path) -> list[str]:
-    """The variables that the config takes from this shell, which the service will not have."""
-    from gateway.operate.backup import set_outside
-
-    return set_outside(loaded, _dotenv(config), environment())
 
 
 def _program(name: str) -> str:

@@ -212,7 +212,6 @@ def _examine(
 
 
 def _coloured(status: "Status", text: str) -> str:
-    """The text in the colour of its status; typer leaves colours out without a terminal."""
     return typer.style(text, fg={"ok": "green", "warning": "yellow", "error": "red"}[status])
 
 

@@ -96,7 +96,6 @@ class ConfigDraft:
 
     @property
     def leaves_model(self) -> bool:
-        """True if a person may choose the model."""
         return bool(_MODEL.search(self.base))
 
     @property
@@ -340,7 +339,6 @@ class Wizard:
         return not wrong or self.yes("keep", default=False)
 
     def _other(self, name: str) -> None:
-        """A variable of an example that belongs to no platform and no vendor."""
         is_token = name.endswith("_TOKEN")
         value = self._secret("token" if is_token else "other", name)
         if not value and is_token:
@@ -371,7 +369,6 @@ class Wizard:
         return answer
 
     def _wrong(self, word: str, *values: object) -> bool:
-        """False, once it has said why an answer will not do."""
         self._say(word, *values)
         return False
 

@@ -79,6 +79,5 @@ class RatesConfig(Section):
 
     @property
     def by_whom(self) -> dict[Rated, Rate]:
-        """The rates that are set."""
         written: dict[Rated, str | None] = {"sender": self.sender, "chat": self.chat}
         return {whose: rate_of(text) for whose, text in written.items() if text is not None}

@@ -68,7 +68,6 @@ class ChannelType:
     arrives: Callable[[Any, str, Exposure], tuple[Bilingual, Bilingual]]
     """The way the events of an account arrive, by its config and name, and the step that is left to take."""
     problems: Callable[[Any], Iterable[Mistake]] = lambda account: ()
-    """The mistakes to mend in an account."""
     warnings: Callable[[Any], Iterable[tuple[Bilingual, Bilingual]]] = lambda account: ()
     """The settings of an account that work but deserve a look, each with the fix."""
     can_write_first: Callable[[str], bool] = lambda person: False
@@ -76,7 +75,6 @@ class ChannelType:
     example: Callable[[str], ChatKind | None] = lambda id_: None
     """The kind of chat that an id of the documentation's examples names; None for any other id."""
     address: Callable[[Any], str] = lambda account: ""
-    """The address at which its platform answers."""
     probe: Callable[[Any, str, Exposure, float], Awaitable[list[Finding]]] | None = None
     """The platform's findings of an account, by its config, its name and the time."""
 

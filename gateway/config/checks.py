@@ -100,23 +100,26 @@ def _people(config: Config, findings: Findings) -> None:
         elif name in OWNER_ONLY and audience == "everyone":
             findings.add(("commands", name), "is never for everyone — expected owner or off")
     channels = {**account_names(config.channels), "api": []}
-    named: dict[Key, Iterable[str] | None] = {
-        ("owners",): config.owners,
-        ("approvals", "approvers"): config.approvals.approvers,
-        ("approvals", "surfaces"): config.approvals.surfaces,
-    }
-    for number, agent in enumerate(config.agents.list):
-        named["agents", "list", number, "approvals", "approvers"] = agent.approvals.approvers
-    for place, listed in named.items():
-        for index, name in enumerate(listed or ()):
-            channel, _, person = name.partition(":")
-            if channel not in channels and name != "dm":
-                findings.add((*place, index), _unknown("channel", channel, channels))
-            elif person == ANYBODY:
-                findings.add((*place, index), f"{place[-1]} are named one by one, as channel:id")
+    surfaces = ((("approvals", "surfaces", index), it) for index, it in enumerate(config.approvals.surfaces))
+    for key, name in (*_owners_and_approvers(config), *surfaces):
+        channel, _, person = name.partition(":")
+        if channel not in channels and name != "dm":
+            findings.add(key, _unknown("channel", channel, channels))
+        elif person == ANYBODY:
+            findings.add(key, f"{key[-2]} are named one by one, as channel:id")
     for sender in config.tools.senders:
         if (channel := sender.partition(":")[0]) not in channels:
             findings.add(("tools", "senders", sender), _unknown("channel", channel, channels), on="key")
+
+
+def _owners_and_approvers(config: Config) -> Iterator[tuple[Key, str]]:
+    lists: dict[Key, Iterable[str] | None] = {
+        ("owners",): config.owners,
+        ("approvals", "approvers"): config.approvals.approvers,
+    }
+    for number, agent in enumerate(config.agents.list):
+        lists["agents", "list", number, "approvals", "approvers"] = agent.approvals.approvers
+    yield from (((*key, index), name) for key, names in lists.items() for index, name in enumerate(names or ()))
 
 
 def _hooks(config: Config, findings: Findings) -> None:
@@ -184,20 +187,23 @@ def _lost(config: Config) -> str:
 
 
 def _tool_lists(config: Config) -> Iterator[tuple[Key, ToolLists]]:
-    """Yields all tool lists, each with its key."""
     yield ("tools",), config.tools
     yield from ((("tools", "senders", sender), lists) for sender, lists in config.tools.senders.items())
     for index, agent in enumerate(config.agents.list):
         yield ("agents", "list", index, "tools"), agent.tools
-    for name in config.channels.kinds:
-        if (section := getattr(config.channels, name)) is None:
-            continue
-        accounts: list[tuple[Key, Any]] = [(("channels", name), section)]
-        accounts += [(("channels", name, "accounts", it), account) for it, account in named_accounts(section).items()]
-        for key, account in accounts:
-            yield (*key, "tools"), account.tools
-            chats: Mapping[str, Any] = getattr(account, "chats", {})
-            yield from (((*key, "chats", chat, "tools"), it.tools) for chat, it in chats.items())
+    for key, _, account in _written_accounts(config.channels):
+        yield (*key, "tools"), account.tools
+        chats: Mapping[str, Any] = getattr(account, "chats", {})
+        yield from (((*key, "chats", chat, "tools"), it.tools) for chat, it in chats.items())
+
+
+def _written_accounts(channels: ChannelsConfig) -> Iterator[tuple[Key, str, Any]]:
+    """Yield every account with its key and its channel, whether in use or not."""
+    for name in channels.kinds:
+        if (section := getattr(channels, name)) is not None:
+            yield ("channels", name), name, section
+            for it, account in named_accounts(section).items():
+                yield ("channels", name, "accounts", it), name, account
 
 
 def _web(search: SearchConfig, findings: Findings) -> None:
@@ -331,18 +337,11 @@ def example_warnings(config: Config) -> Warned:
 
 def _granted(config: Config) -> Iterator[tuple[Key, str, str]]:
     """Yield the ids that a right goes with, as `channel:id`, each with its key and the fix."""
-    people: dict[Key, Iterable[str] | None] = {
-        ("owners",): config.owners,
-        ("approvals", "approvers"): config.approvals.approvers,
-    }
     for index, agent in enumerate(config.agents.list):
-        people["agents", "list", index, "approvals", "approvers"] = agent.approvals.approvers
         for number, target in enumerate(agent.tools.message.targets):
             yield ("agents", "list", index, "tools", "message", "targets", number), target, YOUR_OWN
-    for key, names in people.items():
-        for index, name in enumerate(names or ()):
-            yield (*key, index), name, CLAIM
-    for key, channel, account in _every_account(config.channels):
+    yield from ((key, name, CLAIM) for key, name in _owners_and_approvers(config))
+    for key, channel, account in _people_accounts(config.channels):
         lists: list[tuple[Key, Iterable[str] | None, str]] = [
             (("allowFrom",), account.allow_from, LET_IN),
             (("groupAllowFrom",), account.group_allow_from, LISTEN),
@@ -360,22 +359,15 @@ def _matched(config: Config) -> Iterator[tuple[Key, str]]:
         for name in ("chat", "sender"):
             yield from ((("bindings", index, "match", name), f"{it}:{getattr(binding.match, name)}") for it in channels)
     yield from ((("tools", "senders", sender), sender) for sender in config.tools.senders)
-    for key, channel, account in _every_account(config.channels):
+    for key, channel, account in _people_accounts(config.channels):
         yield from (((*key, "chats", chat), f"{channel}:{chat}") for chat in account.chats)
 
 
 def _addressed(config: Config) -> Iterator[tuple[Key, str]]:
-    """Yield the places that something is sent to."""
     yield from ((("hooks", name, "to"), hook.to) for name, hook in config.hooks.items())
     yield from ((("schedules", index, "to"), it.to) for index, it in enumerate(config.schedules))
     yield from ((("approvals", "surfaces", index), it) for index, it in enumerate(config.approvals.surfaces))
 
 
-def _every_account(channels: ChannelsConfig) -> Iterator[tuple[Key, str, AccessConfig]]:
-    """Yield every account, whether in use or not."""
-    for name in channels.kinds:
-        section = getattr(channels, name)
-        accounts: Mapping[Key, Any] = {("channels", name): section} | {
-            ("channels", name, "accounts", it): account for it, account in named_accounts(section).items()
-        }
-        yield from ((key, name, it) for key, it in accounts.items() if isinstance(it, AccessConfig))
+def _people_accounts(channels: ChannelsConfig) -> Iterator[tuple[Key, str, AccessConfig]]:
+    return (it for it in _written_accounts(channels) if isinstance(it[2], AccessConfig))

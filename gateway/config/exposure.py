@@ -92,12 +92,8 @@ def _opens_loopback(config: Config) -> bool:
 
 def commanding(config: Config) -> list[str]:
     """List the agents whose commands run unasked, or outside of the sandbox once they are approved."""
-    return [it.id for it in config.agents.list if _commands(config, it)]
-
-
-def _commands(config: Config, agent: AgentConfig) -> bool:
-    mode, sandbox = exec_mode(config, agent), effective_exec(config.tools.exec, agent.tools).sandbox
-    return mode == "allow" or (mode == "ask" and sandbox == "off")
+    agents = ((it.id, exec_mode(config, it), effective_exec(config.tools.exec, it.tools)) for it in config.agents.list)
+    return [name for name, mode, found in agents if mode == "allow" or (mode == "ask" and found.sandbox == "off")]
 
 
 def sandboxed(config: Config) -> list[str]:

@@ -41,7 +41,6 @@ TokenName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
 
 
 def filled(tokens: Mapping[str, SecretStr]) -> dict[str, str]:
-    """The tokens that are not empty."""
     given = ((name, token.get_secret_value()) for name, token in tokens.items())
     return {name: token for name, token in given if token}
 

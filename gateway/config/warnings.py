@@ -108,7 +108,6 @@ def _channels(config: Config, names: Mapping[Key, tuple[str, ...]]) -> Warned:
 
 
 def _providers(config: Config, names: Mapping[Key, tuple[str, ...]]) -> Warned:
-    """Providers that an agent uses and that cannot answer without a key."""
     users: dict[str, dict[str, None]] = {}
     for agent in config.agents.list:
         for model in agent.named_models.values():
@@ -258,7 +257,6 @@ def _hooks(config: Config) -> Warned:
 
 
 def _inline_secrets(config: Config, file: Path, names: Mapping[Key, tuple[str, ...]]) -> Warned:
-    """Warns of secrets written in a file that others can read."""
     if file.stat().st_mode & 0o077:
         for key, secret in secrets_in(config):
             # A token alone means the mapping that it is a key of.
@@ -321,7 +319,6 @@ def skill_warnings(config: Config) -> Warned:
 
 
 def _added_skills(folder: Path) -> Warned:
-    """The added skills that are not used."""
     there = (it.name for it in folder.iterdir() if it.is_dir() and it.name[0] not in "._") if folder.is_dir() else ()
     for name, reason in SkillLock(folder).refusals(there).items():
         what, fix = _REFUSED[reason]

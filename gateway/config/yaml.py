@@ -472,7 +472,6 @@ def _error_of(text: str, until: int | None = None) -> yaml.MarkedYAMLError | Non
 
 
 def _classified(error: yaml.MarkedYAMLError) -> tuple[Position | None, str]:
-    """The place and the sentence that the parser's complaint alone gives."""
     problem, context = error.problem or "cannot be read", error.context or ""
     mark = error.problem_mark or error.context_mark
     place = None if mark is None else Position.of(mark)

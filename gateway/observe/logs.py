@@ -130,7 +130,6 @@ def _json(event: MutableMapping[str, Any]) -> str:
 
 
 def _without_exception_text(event: MutableMapping[str, Any]) -> None:
-    """Replaces an exception by its type and places."""
     error = event.pop("exc_info", None)
     if error is True or isinstance(error, tuple):
         error = sys.exc_info()[1] if error is True else error[1]

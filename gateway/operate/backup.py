@@ -210,8 +210,6 @@ class _Roots:
 
 
 class _Archive:
-    """The archive while it is written."""
-
     def __init__(self, file: IO[bytes], scratch: Path) -> None:
         self.files: list[BackupMember] = []
         self.folders: list[BackupEntry] = []

@@ -33,7 +33,6 @@ def listed(config: Config) -> list[dict[str, Any]]:
 
 
 def facts(contact: Contact, config: Config) -> dict[str, Any]:
-    """The JSON form."""
     at = iso(contact.approved_at or contact.asked or 0, config.server.zone)
     place = {"name": contact.name, "channel": contact.channel, "account": contact.account, "id": contact.person}
     facts: dict[str, Any] = {"displayName": contact.called, "owner": bool(contact.owner)}

@@ -156,7 +156,6 @@ def _probes(
 
 
 def _providers(loaded: Loaded) -> list[str]:
-    """The providers that an agent or `/model` may ask."""
     names = sorted({it.partition("/")[0] for it in _models(loaded.config)})
     return [it for it in names if (loaded.config.provider(it).api or it) != "demo"]
 
@@ -279,7 +278,6 @@ def _folders(loaded: Loaded) -> dict[Path, Bilingual]:
 
 
 def _existing_parent(folder: Path) -> Path:
-    """The folder, or the nearest parent that exists."""
     return next(it for it in (folder, *folder.parents) if it.exists())
 
 

@@ -195,7 +195,6 @@ def _demo(loaded: Loaded) -> Iterator[Finding]:
 
 
 def real_model(agent: AgentConfig, loaded: Loaded) -> Bilingual:
-    """The way from the script to a model."""
     if agent.id not in loaded.auto.agents:
         return Bilingual(
             "for a real model say model: auto, or name one", "如需真实模型，请写 model: auto，或指定一个模型"

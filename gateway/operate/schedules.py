@@ -35,34 +35,19 @@ def page(config: Config, *, first: int, most: int) -> tuple[list[dict[str, Any]]
 
 def facts(later: Later, config: Config) -> dict[str, Any]:
     """The row as lists show it; one that a newer version wrote has a line that says so, and may be cancelled."""
-    zone = config.server.zone
 
     def at(moment: float | None) -> str | None:
-        return None if moment is None else iso(moment, zone)
+        return None if moment is None else iso(moment, config.server.zone)
 
     try:
-        schedule = schedule_of(later)
-        shown = {"at": schedule.at, "to": schedule.to or later.place, "agent": schedule.agent}
-        shown |= {"does": "say" if schedule.say else "task", "title": schedule.shown}
-        due = at(later.due)
+        schedule, due = schedule_of(later), at(later.due)
+        when, to, agent, title = schedule.at, schedule.to or later.place, schedule.agent, schedule.shown
+        does = "say" if schedule.say else "task"
     except UNREADABLE:
-        shown, due = {"at": "", "to": later.place, "agent": "", "does": "", "title": NOT_READABLE}, None
-    return {
-        "id": later.id,
-        "state": later.state,
-        "why": later.why,
-        "due": due,
-        "at": shown["at"],
-        "to": shown["to"],
-        "owner": later.owner,
-        "agent": shown["agent"],
-        "does": shown["does"],
-        "title": shown["title"],
-        "ran": at(later.ran),
-        "runs": later.runs,
-        "skipped": at(later.skipped),
-        "skips": later.skips,
-    }
+        when, to, agent, title, does, due = "", later.place, "", NOT_READABLE, "", None
+    row = {"id": later.id, "state": later.state, "why": later.why, "due": due, "at": when, "to": to}
+    row |= {"owner": later.owner, "agent": agent, "does": does, "title": title}
+    return row | {"ran": at(later.ran), "runs": later.runs, "skipped": at(later.skipped), "skips": later.skips}
 
 
 _STATES = {"active": "生效中", "paused": "已暂停", "done": "已结束", "cancelled": "已取消"}

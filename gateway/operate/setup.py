@@ -92,7 +92,6 @@ def _lost(setup: Setup, number: int, agent: AgentConfig, name: str) -> Iterator[
 
 
 def _taken(layer: ToolLists, key: str, *, implied: bool = False) -> Bilingual:
-    """The list of a layer that takes a tool away, as a reason."""
     if implied and layer.profile == DEFAULT_PROFILE:
         return Bilingual(
             f"{key} names neither profile nor allow, so the profile {DEFAULT_PROFILE} holds",
@@ -134,10 +133,7 @@ VALUE_CHARS, TEXT_CHARS = 2_000, 100_000
 
 def config_view(config: Config, scrubber: Scrubber) -> dict[str, str]:
     """`written` has what differs from the defaults, `whole` everything."""
-    return {
-        "written": _yaml(config, scrubber, exclude_defaults=True),
-        "whole": _yaml(config, scrubber, exclude_defaults=False),
-    }
+    return {it: _yaml(config, scrubber, exclude_defaults=it == "written") for it in ("written", "whole")}
 
 
 def _yaml(config: Config, scrubber: Scrubber, *, exclude_defaults: bool) -> str:

@@ -178,7 +178,6 @@ _STATES = {"ok": "正常", "unreadable": "无法读取", "unlisted": "未锁定"
 
 
 def line(it: Mapping[str, Any], language: Language = "en") -> str:
-    """One line of the list."""
     zh = language == "zh"
     state = _STATES.get(it["state"], it["state"]) if zh else it["state"]
     if "source" not in it:

@@ -381,7 +381,6 @@ def test_the_lock_can_be_read_by_another_and_a_stamp_alone_decides_nothing(place
     assert lock.refusals(["greet"]) == {"greet": "changed"}
 
 
-def test_the_help_is_there_in_both_languages(place: Place) -> None:
+def test_every_skills_command_has_help(place: Place) -> None:
     for word in ("add", "update", "list", "remove"):
         assert place.ask(word, "--help")[0] == 0
-    assert "git 仓库" in place.ask("add", "--help", LANG="zh_CN.UTF-8", LC_ALL="")[1]

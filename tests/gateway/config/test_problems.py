@@ -107,7 +107,7 @@ agents: { list: [ { id: a, skills: { allow: [create-python] } } ] }
 providers: { mine: { api: openai-chat } }
 > 2:14: providers.mine: add "baseUrl:", such as https://models.example.com/v1
 providers: { mine: { api: openai-chat, baseUrl: 'http://h/v1', dialect: deepsek } }
-> 2:73: providers.mine.dialect: unknown dialect 'deepsek': this release knows openai, azure, deepseek, deepseek-r1,
+> 2:73: providers.mine.dialect: unknown dialect 'deepsek': this release knows openai, mistral, azure, deepseek, deepseek-r1,
 > moonshot, zhipu, qwen, openrouter, ollama, vllm, lmstudio, clawdbot, generic
 agents: { list: [ { id: a, thinking: hard } ] }
 > 1:38: agents.list[0].thinking: expected off or minimal or low or medium or high or xhigh or max
