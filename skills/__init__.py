@@ -1,1 +1,0 @@
-"""Skills: documents that an agent can read, those that ship and those that are pinned from elsewhere."""
