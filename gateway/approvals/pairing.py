@@ -19,7 +19,7 @@ from channels.message import MessageContext, Outbound
 from channels.moment import clock
 from gateway.approvals.display import person
 from gateway.approvals.notices import OWN, Choice, Notice, Notices
-from gateway.state.ending import Ending
+from gateway.state.ending import Ending, Reply
 from gateway.state.runtime import Runtime
 from gateway.store.contacts import ALPHABET, APPROVED, HALF_CHARS, contact_name, hashed, written
 from gateway.store.inbound import Inbound
@@ -77,7 +77,7 @@ async def ending(runtime: Runtime, turn: int, inbound: Inbound) -> Ending:
     language: Language = "zh" if inbound.arguments.startswith("zh") else "en"
     if inbound.command == APPROVED:  # the person may have written in another language since the request
         newest = await runtime.languages.found(replace(inbound.context, language=None), language)
-        return Ending(outcome="pairing-approved", text=_WELCOME(language_for(newest)))
+        return Ending(outcome="pairing-approved", reply=Reply(text=_WELCOME(language_for(newest))))
     if inbound.command == REMINDED:
         return await _reminder(runtime, turn, inbound, language)
     context = inbound.context
@@ -88,21 +88,22 @@ async def ending(runtime: Runtime, turn: int, inbound: Inbound) -> Ending:
         )  # a platform without a name for them
         context = replace(context, sender=replace(context.sender, name=name or None))
     if not await register(runtime, turn, replace(inbound, context=context)):
-        return Ending(outcome="pairing", reason="known, too many wait, or no longer asked for", text=None)
+        return Ending(outcome="pairing", reason="known, too many wait, or no longer asked for")
     log.info("pairing_requested", channel=context.channel, account=context.account, sender=context.sender.id)
     greeting = _GREETING_NOT_TOLD if runtime.setup.owners else _GREETING_UNOWNED
     if await _tell(runtime, turn, place_of(context), context.sender.name):
         greeting = _GREETING
-    return Ending(outcome="pairing", text=greeting(language), seed=_seed(inbound))
+    return Ending(outcome="pairing", reply=Reply(text=greeting(language), seed=_seed(inbound)))
 
 
 async def _reminder(runtime: Runtime, turn: int, inbound: Inbound, language: Language) -> Ending:
     """One more line to a person who waits; then silence for the hour."""
     reminded = await runtime.store.contacts.remind(*place_of(inbound.context), turn=turn)
     if reminded is None:
-        return Ending(outcome="pairing", reason="known", text=None)
+        return Ending(outcome="pairing", reason="known")
     at = clock(reminded, runtime.setup.config.server.zone)
-    return Ending(outcome="pairing", text=_STILL_WAITING(language).format(at=at) if reminded else _NOT_TOLD(language))
+    text = _STILL_WAITING(language).format(at=at) if reminded else _NOT_TOLD(language)
+    return Ending(outcome="pairing", reply=Reply(text=text))
 
 
 async def tell_who_waits(runtime: Runtime) -> None:

@@ -17,8 +17,9 @@ from gateway.approvals.approvals import dedupe, id_of
 from gateway.approvals.display import answers, outcome_text, request_details, request_text, value
 from gateway.approvals.notices import OWN, called, message_of, surfaces_of
 from gateway.commands import own
-from gateway.commands.command import CommandContext, Perform, Reply
+from gateway.commands.command import CommandContext, Perform
 from gateway.commands.own import accept_tools, join, tell, unheard
+from gateway.state.ending import Reply
 from gateway.state.queues import BUTTON
 from gateway.store.approvals import Approval, Decider, Token
 from gateway.store.inbound import ASK, INTRODUCTION, NOTICE, OUTCOME, PRESSED, UNHEARD

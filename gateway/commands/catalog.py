@@ -15,7 +15,7 @@ from channels.message import ChatKind, MessageContext
 from gateway.approvals.approvals import Approvals
 from gateway.commands import conversation, own, report, settings
 from gateway.commands.approve import NOTICE_RUNS, approve, list_approvals, settle
-from gateway.commands.command import ANY, Command, CommandContext, Perform, Reply, Situation
+from gateway.commands.command import ANY, Command, CommandContext, Perform, Situation
 from gateway.commands.own import pair
 from gateway.commands.report import plan_of, why
 from gateway.commands.settings import remember, schedules, shown_schedules
@@ -23,7 +23,7 @@ from gateway.config.channels import configured
 from gateway.config.commands import ALIASES, CHINESE_NAMES, GROUPS, OWNER_ONLY, WORDS
 from gateway.config.root import Audience, Config
 from gateway.later.ends import CommandEnds
-from gateway.state.ending import Ending, lost_access
+from gateway.state.ending import Ending, Reply, lost_access
 from gateway.state.owners import Owners
 from gateway.state.runtime import Runtime, Setup
 from gateway.store.inbound import MISSPELT, PRESSED, Inbound
@@ -63,25 +63,16 @@ async def run(
     name = inbound.command or ""
     command = COMMANDS.get(name)
     if command is None and name not in RUNS:  # accepted by a version that had it
-        return Ending(outcome="unknown-command", text=None)
+        return Ending(outcome="unknown-command")
     context = _context(runtime, approvals, tasks, ends, session, turn, inbound)
     if command and name not in _UNADMITTED and (reason := await runtime.refusal(inbound.context, inbound.agent)):
-        return Ending(outcome="refused", reason=reason, text=lost_access(reason, inbound.context))
+        return Ending(outcome="refused", reply=Reply(text=lost_access(reason, inbound.context)), reason=reason)
     if command and not context.may(command):
-        return Ending(outcome=name, reason="not allowed", text=_refusal(context, command))
-    reply = await (command.run if command else RUNS[name])(context)
-    if not isinstance(reply, Reply):
-        return Ending(outcome=name, text=reply)
-    return Ending(
-        outcome=name,
-        text=reply.text,
-        files=reply.files,
-        answers=reply.answers,
-        buttons=reply.buttons,
-        folded=reply.folded,
-        replaces=reply.replaces,
-        seed=reply.seed,
-    )
+        return Ending(outcome=name, reply=Reply(text=_refusal(context, command)), reason="not allowed")
+    result = await (command.run if command else RUNS[name])(context)
+    if isinstance(result, Ending):
+        return result
+    return Ending(outcome=name, reply=result if isinstance(result, Reply) else Reply(text=result))
 
 
 async def take_effect(

@@ -11,16 +11,16 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from agents.language import Language
-from agents.messages import AssistantMessage
 from agents.runner import AgentRunner
 from agents.turn import Settings, settings_json
 from channels.abilities import MenuEntry
-from channels.message import Button, ChatKind, Folded, MessageContext, StoredFile
+from channels.message import ChatKind, MessageContext
 from gateway.approvals.approvals import Approvals
 from gateway.approvals.display import person
 from gateway.approvals.notices import called
 from gateway.config.root import Audience, Config
 from gateway.later.ends import CommandEnds
+from gateway.state.ending import Ending, Reply
 from gateway.state.runtime import Runtime, Setup
 from gateway.store.inbound import inbound_of, is_readable
 from gateway.store.records import Concerned, Work
@@ -110,21 +110,6 @@ class CommandContext:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Reply:
-    """`text` is None if an agent will answer instead. `answers` are of models that the command called. `replaces` is the
-    platform's id of the gateway's earlier message that this one takes the place of."""
-
-    text: str | None
-    files: tuple[StoredFile, ...] = ()
-    answers: tuple[AssistantMessage, ...] = ()
-    buttons: tuple[Button, ...] = ()
-    folded: Folded | None = None
-    replaces: str | None = None
-    seed: str = ""
-    """A code is derived from it, as for pairing, in the place of `{code}`."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class Situation:
     """The attributes of a chat, or of all chats, that decide which commands would do something. `tools` are those of the
     agents that answer; `asks`: a call of a tool may need an approval; `pairs`: strangers get a pairing code."""
@@ -156,7 +141,7 @@ class Situation:
         return True
 
 
-Perform: TypeAlias = Callable[[CommandContext], Awaitable[str | Reply | None]]
+Perform: TypeAlias = Callable[[CommandContext], Awaitable[str | Reply | Ending | None]]
 
 
 ANY = sys.maxsize

@@ -10,8 +10,9 @@ from agents.messages import AssistantMessage, Message, UserMessage, texts
 from channels.message import File
 from channels.moment import timestamp
 from gateway.approvals.display import value
-from gateway.commands.command import CommandContext, Reply, dropped_lines, first_words
+from gateway.commands.command import CommandContext, dropped_lines, first_words
 from gateway.commands.report import plan_of
+from gateway.state.ending import Ending, Reply
 from gateway.state.runtime import Stopped
 from gateway.store.approvals import Approval
 from gateway.store.inbound import REPORT, SAY, Inbound, inbound_of, is_readable
@@ -267,7 +268,7 @@ async def use_skill(context: CommandContext) -> str | None:
     return None
 
 
-async def compact(context: CommandContext) -> str | Reply:
+async def compact(context: CommandContext) -> str | Ending:
     work = await context.conversation(TURNS_MAX)
     if work.summary.by == context.turn:  # marked, and then its process died
         return _compacted(context, work.summary)
@@ -290,7 +291,8 @@ async def compact(context: CommandContext) -> str | Reply:
         return context.say("There is nothing to summarise yet.", "目前没有需要整理的内容。")
     if not compacted.turns:
         kept = "No summary kept all that matters, so the conversation stays as it is."
-        return Reply(text=context.say(kept, "没有得到足够完整的摘要，对话保持原样。"), answers=compacted.answers)
+        text = context.say(kept, "没有得到足够完整的摘要，对话保持原样。")
+        return Ending(outcome="compact", reply=Reply(text=text), answers=compacted.answers)
     made = Summary(
         text=compacted.content,
         by=context.turn,
@@ -304,12 +306,12 @@ async def compact(context: CommandContext) -> str | Reply:
     return _compacted(context, made)
 
 
-def _compacted(context: CommandContext, made: Summary) -> Reply:
+def _compacted(context: CommandContext, made: Summary) -> Ending:
     text = context.say(
         f"The older part of the conversation is summarised: {made.turns} turns.",
         f"已将较早的 {made.turns} 轮对话压缩为摘要。",
     )
-    return Reply(text=text, answers=made.answers)
+    return Ending(outcome="compact", reply=Reply(text=text), answers=made.answers)
 
 
 async def export(context: CommandContext) -> str | Reply:

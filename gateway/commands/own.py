@@ -17,7 +17,8 @@ from channels.plain import plain
 from gateway.approvals.display import name_of, person, value
 from gateway.approvals.notices import OWN, Choice, Notice, Notices, buttons, called, notice_json
 from gateway.approvals.pairing import CODE, code_of, tell_who_waits
-from gateway.commands.command import CommandContext, Reply
+from gateway.commands.command import CommandContext
+from gateway.state.ending import Reply
 from gateway.state.owners import OWNERS_NOTICE
 from gateway.store.contacts import Contact, Decision, hashed
 from gateway.store.inbound import inbound_of

@@ -419,7 +419,7 @@ def _with_database(
     manifest: Manifest, new: Path, env: Mapping[str, str], database_url: str
 ) -> tuple[DatabaseConfig | None, InFlight]:
     """Bring the restored database up to date, and park what was in flight next to a gateway that went on with it."""
-    final = Ending(outcome="failed", reason=RESTORED, text=None, dead=True).record(0, time.time())
+    final = Ending(outcome="failed", reason=RESTORED, dead=True).record(0, time.time())
     if database_url and manifest.kind != "postgresql":
         raise OperatorError("--database-url: the backup has a SQLite file, which is restored into the folder")
     if manifest.database is None:

@@ -10,7 +10,7 @@ from channels.access import Quotes
 from channels.channel import Channel
 from channels.message import PICTURES, File, MessageContext, Outbound, StoredFile, Target, TurnFacts
 from gateway.outbox.outbox import OutboxPayload, idempotency_key, payload_json
-from gateway.state.ending import Ending
+from gateway.state.ending import Ending, Reply
 from gateway.state.runtime import Runtime
 from gateway.store.inbound import NOTICES, Inbound
 from gateway.store.records import NewPart
@@ -21,12 +21,12 @@ async def reply(
 ) -> list[NewPart]:
     """The parts of the reply of `turn`, which took `seconds`. `aside`: a command's answer or a note; `replaces`: the
     handle of the unfinished answer."""
-    context = inbound.context
+    context, said = inbound.context, ending.reply
     channel = runtime.channel(context)
     marks = channel is not None and channel.capabilities.marks_dropped
-    ending = replace(ending, dropped=marks and ending.dropped)
-    texts, whole = ([""], ()) if ending.dropped else await _texts(runtime, channel, inbound, ending)
-    purpose = "aside" if aside else "dropped" if ending.dropped else "reply"
+    said = replace(said, dropped=marks and said.dropped)
+    texts, whole = ([""], ()) if said.dropped else await _texts(runtime, channel, inbound, said)
+    purpose = "aside" if aside else "dropped" if said.dropped else "reply"
     facts = ending.facts(seconds) if marks and purpose == "reply" else None
     if context.origin:
         purpose = f"{purpose} {context.origin.key} {inbound.approval}"
@@ -36,26 +36,26 @@ async def reply(
         purpose = f"{purpose} {turn}"
     if inbound.replays:
         purpose = f"{purpose} {inbound.replays}"
-    if ending.folded and channel:
-        folded = replace(ending.folded, text=runtime.scrubber.scrub(ending.folded.text))
+    if said.folded and channel:
+        folded = replace(said.folded, text=runtime.scrubber.scrub(said.folded.text))
         last = texts[-1] if texts else ""
         fits = len(channel.split(f"{last}\n\n{folded.title}\n{folded.text}")) == 1
         texts = texts if fits else [*texts, *channel.split(folded.text)]
-        ending = replace(ending, folded=folded if fits else None)
-    messages = arranged(texts, (*whole, *ending.files), channel, captions=replaces is None)
+        said = replace(said, folded=folded if fits else None)
+    messages = arranged(texts, (*whole, *said.files), channel, captions=replaces is None)
     quotes = channel.capabilities.quotes_in(context) if channel else "all"
-    return reply_parts(context, messages, ending, purpose=purpose, quotes=quotes, facts=facts, replaces=replaces)
+    return reply_parts(context, messages, said, purpose=purpose, quotes=quotes, facts=facts, replaces=replaces)
 
 
 async def _texts(
-    runtime: Runtime, channel: Channel | None, inbound: Inbound, ending: Ending
+    runtime: Runtime, channel: Channel | None, inbound: Inbound, said: Reply
 ) -> tuple[list[str], tuple[StoredFile, ...]]:
     """Returns the first of too many parts and the whole as a file, or as many parts as allowed without files. A notice is
     never cut."""
-    if ending.shown is None or channel is None:
+    if said.shown is None or channel is None:
         return [], ()
     language, parts_max = language_for(inbound.context), runtime.setup.limits.reply_parts
-    text = runtime.scrubber.scrub(ending.shown)
+    text = runtime.scrubber.scrub(said.shown)
     texts = channel.split(text)
     if inbound.command in NOTICES or len(texts) <= parts_max:
         return texts, ()
@@ -71,7 +71,7 @@ async def _texts(
 def reply_parts(
     context: MessageContext,
     messages: Sequence[tuple[str, tuple[StoredFile, ...]]],
-    ending: Ending,
+    said: Reply,
     *,
     purpose: str = "reply",
     quotes: Quotes = "all",
@@ -81,12 +81,12 @@ def reply_parts(
     """The parts of a reply to `context`, in order, each a text with its files; the last has the buttons and what is folded,
     the first `replaces`. `purpose` keeps the keys of a note and of a reply apart; `quotes` says which parts quote the
     message. The answer to a press appears under the message with the button."""
-    replaces = replaces or ending.replaces
-    answered = ending.answers_to or (context.press.message_id if context.press else context.message_id or None)
-    if quotes == "off" and not ending.answers_to and context.press is None:
+    replaces = replaces or said.replaces
+    answered = said.answers_to or (context.press.message_id if context.press else context.message_id or None)
+    if quotes == "off" and not said.answers_to and context.press is None:
         answered = None
     target = Target(chat=context.chat.id, thread=context.chat.thread, reply_to=answered)
-    if replaces is not None and (not messages or messages[0][1] or ending.answers_to):
+    if replaces is not None and (not messages or messages[0][1] or said.answers_to):
         messages = [("", ()), *messages]  # what was begun to be said is taken away
     names, parts = (context.channel, context.account, context.chat.id, context.message_id), []
     for number, (text, files) in enumerate(messages):
@@ -96,14 +96,14 @@ def reply_parts(
             target=target,
             text=text,
             files=files,
-            voice=ending.voice and bool(files),
-            dropped=ending.dropped,
+            voice=said.voice and bool(files),
+            dropped=said.dropped,
             turn=facts,
             replaces=None if number else replaces,
-            buttons=ending.buttons if number == len(messages) - 1 else (),
-            folded=ending.folded if number == len(messages) - 1 else None,
+            buttons=said.buttons if number == len(messages) - 1 else (),
+            folded=said.folded if number == len(messages) - 1 else None,
         )
-        payload = OutboxPayload(channel=context.channel, account=context.account, part=part, seed=ending.seed)
+        payload = OutboxPayload(channel=context.channel, account=context.account, part=part, seed=said.seed)
         key = idempotency_key(purpose, *names, str(number))
         parts.append(NewPart(key=key, payload=payload_json.dump_json(payload).decode()))
     return parts

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from agents import sentences
@@ -18,47 +18,56 @@ UNFINISHED = {("replied", "cut"), ("failed", "rounds"), ("failed", "turn-time")}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Ending:
-    """`text` is None if the agent chose silence. A `dead` message is kept for the operator to replay."""
+class Reply:
+    """The answer to a person. `text` is None for silence, or if an agent will answer instead."""
 
-    outcome: str
-    text: str | None
-    message: AssistantMessage | None = None
-    reason: str = ""
-    dead: bool = False
-    media: tuple[str, ...] = ()
-    """Files of the workspace to send along, as the model named them."""
-    files: tuple[StoredFile, ...] = ()
-    """The files of `media`, kept for the reply."""
-    voice: bool = False
-    answers_to: str | None = None
-    """The message to reply to instead of the current one, as the model requests; not validated yet."""
-    answers: tuple[AssistantMessage, ...] = ()
-    """The models' answers that took tokens."""
-    buttons: tuple[Button, ...] = ()
-    folded: Folded | None = None
-    replaces: str | None = None
-    """The platform's id of the message that this one takes the place of."""
+    text: str | None = None
     notes: tuple[str, ...] = ()
     """The gateway's own lines beneath the text."""
+    files: tuple[StoredFile, ...] = ()
+    voice: bool = False
+    buttons: tuple[Button, ...] = ()
+    folded: Folded | None = None
+    answers_to: str | None = None
+    """The message to reply to instead of the current one, as the model requests; not validated yet."""
+    replaces: str | None = None
+    """The platform's id of the message that this one takes the place of."""
     dropped: bool = False
     """Dropped before its turn started."""
-    spent: Spent | None = None
-    """Tokens and cost that are still to be counted."""
-    fault: Finding | None = None
-    """The failure with the vendor's words and the next step: for the operator, in the language of its reader."""
-    results: tuple[ToolResultMessage, ...] = ()
-    """Results of the tools that this run has called."""
-    external: bool = False
-    """True if the turn has read external content: what it has said may be that content's doing."""
     seed: str = ""
-    """The pairing code is derived from it at send time."""
+    """The code in the place of `{code}` is derived from it at send time."""
 
     @property
     def shown(self) -> str | None:
         """The text that the person reads; None for nothing at all."""
         lines = [] if self.text is None else [self.text]
         return "\n\n".join((*lines, *self.notes)) if lines or self.notes else None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Ending:
+    """The end of a turn or a command. A `dead` message is kept for the operator to replay."""
+
+    outcome: str
+    reply: Reply = Reply()
+    reason: str = ""
+    dead: bool = False
+    message: AssistantMessage | None = None
+    media: tuple[str, ...] = ()
+    """Files of the workspace to send along, as the model named them."""
+    answers: tuple[AssistantMessage, ...] = ()
+    """The models' answers that took tokens."""
+    spent: Spent | None = None
+    """Tokens and cost that are still to be counted."""
+    results: tuple[ToolResultMessage, ...] = ()
+    """Results of the tools that this run has called."""
+    fault: Finding | None = None
+    """The failure with the vendor's words and the next step: for the operator, in the language of its reader."""
+    external: bool = False
+    """True if the turn has read external content: what it has said may be that content's doing."""
+
+    def saying(self, **changes: Any) -> "Ending":
+        return replace(self, reply=replace(self.reply, **changes))
 
     def facts(self, seconds: float) -> TurnFacts:
         """The facts that people read, and whether it went wrong."""

@@ -26,7 +26,7 @@ from gateway.approvals.gate import TurnGate, opening
 from gateway.approvals.notices import Notices
 from gateway.observe.secrets import redacted
 from gateway.outbox.outbox import payload_json
-from gateway.state.ending import Ending
+from gateway.state.ending import Ending, Reply
 from gateway.state.runtime import REFUSALS, Runtime, StartGate
 from gateway.store.approvals import Approval
 from gateway.store.inbound import inbound_of
@@ -231,30 +231,31 @@ class AgentRun:
         ending = ending_of(result.outcome, language)
         if ending.outcome == "replied" and result.answers:
             self.runtime.trouble.answered(result.answers[-1].reference)
-        if ending.answers_to and not self._is_here(ending.answers_to, turn):
-            ending = replace(ending, answers_to=None)
-        if ending.media and ending.text is not None:
+        if ending.reply.answers_to and not self._is_here(ending.reply.answers_to, turn):
+            ending = ending.saying(answers_to=None)
+        if ending.media and ending.reply.text is not None:
             asks = partial(gate.asks, tainted=result.tainted)
             files, note = await self._attachments.send(self.runner, self.channel, turn, ending.media, asks)
-            ending = replace(ending, text=f"{ending.text}\n\n{note}".strip() if note else ending.text, files=files)
-        if ending.text is not None and (turn.settings.reasoning or turn.settings.verbose):
+            text = f"{ending.reply.text}\n\n{note}".strip() if note else ending.reply.text
+            ending = ending.saying(text=text, files=files)
+        if ending.reply.text is not None and (turn.settings.reasoning or turn.settings.verbose):
             steps = [*turn.so_far, *journal.kept, *([ending.message] if ending.message else [])]
             shown = map(without_internals, above(turn.settings, steps))
-            ending = replace(ending, text="\n\n".join((*shown, ending.text)))
-        is_for_people = ending.text is not None and not caller  # a program gets the agent's words alone
+            ending = ending.saying(text="\n\n".join((*shown, ending.reply.text)))
+        is_for_people = ending.reply.text is not None and not caller  # a program gets the agent's words alone
         shortened = sentences.compacted(result.compaction, language) if is_for_people else None
         is_theirs = turn.with_owner or is_operator(self.batch.setup.config, turn.context)
         fault = sentences.beneath(ending.fault(language), language) if ending.fault and is_theirs else None
-        if ending.outcome == "failed" and ending.text is not None and is_theirs:
-            ending = replace(ending, text=sentences.for_owner(ending.text))
+        if ending.outcome == "failed" and ending.reply.text is not None and is_theirs:
+            ending = ending.saying(text=sentences.for_owner(ending.reply.text))
         if isinstance(result.outcome, ModelFailed) and ending.fault:
             told = await self._tell(result.outcome, ending.fault, turn)
-            if told and ending.text is not None and is_for_people and not is_theirs:
-                ending = replace(ending, text=sentences.owner_told(ending.text))
+            if told and ending.reply.text is not None and is_for_people and not is_theirs:
+                ending = ending.saying(text=sentences.owner_told(ending.reply.text))
         results = tuple(it for it in journal.kept if isinstance(it, ToolResultMessage))
         untaken = [sentences.not_taken(it, language) for it in self._untaken] if not caller else []
         lines = tuple(it for it in (*untaken[:UNTAKEN_LINES_MAX], shortened, fault) if it)
-        return replace(ending, answers=result.answers, results=results, notes=lines, external=result.tainted)
+        return replace(ending.saying(notes=lines), answers=result.answers, results=results, external=result.tainted)
 
     async def _tell(self, failed: ModelFailed, fault: Finding, turn: Turn) -> bool:
         """Note a refusal for the owners, but for the one who reads it in this answer; return whether they hear of it."""
@@ -370,7 +371,7 @@ async def say(runtime: Runtime, batch: Batch) -> Ending:
     beside a running turn it is only sent. Raises Fenced or Revised."""
     context, at = batch.inbound.context, runtime.now()
     foreign = context.origin is not None and context.origin.is_foreign
-    ending = Ending(outcome="said", text=context.text, files=batch.inbound.files, external=foreign)
+    ending = Ending(outcome="said", reply=Reply(text=context.text, files=batch.inbound.files), external=foreign)
     ending = labelled(batch, ending)
     if is_control(batch.lease.sid) or context.origin is None:
         return ending
@@ -390,7 +391,7 @@ async def say(runtime: Runtime, batch: Batch) -> Ending:
 def labelled(batch: Batch, ending: Ending) -> Ending:
     """The ending with a line above it if the gateway was not there when it was due."""
     context, zone = batch.inbound.context, batch.setup.config.server.zone
-    if ending.text is None or context.origin is None or not context.origin.late:
+    if ending.reply.text is None or context.origin is None or not context.origin.late:
         return ending
     missed = sentences.missed(timestamp(context.origin.due, zone), language_for(context))
-    return replace(ending, text=f"{missed}\n\n{ending.text}")
+    return ending.saying(text=f"{missed}\n\n{ending.reply.text}")

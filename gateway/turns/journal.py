@@ -19,7 +19,7 @@ from agents.providers.config import look_at, model_outage
 from agents.turn import Answered, Declined, LimitReached, ModelFailed, Outcome, OverBudget
 from channels.bilingual import NO_WORDS, Finding
 from gateway.observe.secrets import redacted
-from gateway.state.ending import Ending
+from gateway.state.ending import Ending, Reply
 from gateway.state.runtime import Drained, Runtime, Stopped
 from gateway.store.errors import Revised
 from gateway.store.records import Entry, Kind, Lease, SessionState, Spent, Spoken, Summary, WaitingMessage
@@ -145,7 +145,7 @@ def copied(source: str) -> Spoken:
 
 def stopped(by: int, *, begun: bool) -> Ending:
     """Silent: the stop's own reply says so, and finds by the reason what it has stopped. `by` is that command's turn."""
-    return Ending(outcome="stopped", reason=stopped_by(by), text=None, dropped=not begun)
+    return Ending(outcome="stopped", reply=Reply(dropped=not begun), reason=stopped_by(by))
 
 
 def stopped_by(turn: int) -> str:
@@ -160,23 +160,16 @@ def ending_of(outcome: Outcome, language: Language) -> Ending:
         case Answered(message=message, cut=cut):
             written = without_internals(outcome.text)
             if (text := visible(written)) is None:
-                return Ending(outcome="silent", text=None, message=message)
+                return Ending(outcome="silent", message=message)
             files = tuple(media(written))
             if text.strip() or files:
                 voice = bool(files) and is_voice(written)
                 reason, text = ("cut", f"{text}\n\n{sentences.cut_off(language)}") if cut else ("", text)
-                return Ending(
-                    outcome="replied",
-                    reason=reason,
-                    text=text,
-                    message=message,
-                    media=files,
-                    voice=voice,
-                    answers_to=answered(written),
-                )
+                reply = Reply(text=text, voice=voice, answers_to=answered(written))
+                return Ending(outcome="replied", reply=reply, reason=reason, message=message, media=files)
             reason = "empty"
         case Declined():
-            return Ending(outcome="declined", text=sentences.failure(outcome, language))
+            return Ending(outcome="declined", reply=Reply(text=sentences.failure(outcome, language)))
         case ModelFailed(error=error, model=model):
             words, key = redacted(error.words), look_at(error.kind, model) if model else NO_WORDS
             log.error("model_failed", model=model, kind=error.kind, summary=error.summary, words=words, look_at=key.en)
@@ -188,6 +181,5 @@ def ending_of(outcome: Outcome, language: Language) -> Ending:
             reason = "budget"
         case _:
             assert_never(outcome)
-    return Ending(
-        outcome="failed", reason=reason, text=sentences.failure(outcome, language), message=message, fault=fault
-    )
+    reply = Reply(text=sentences.failure(outcome, language))
+    return Ending(outcome="failed", reply=reply, reason=reason, message=message, fault=fault)

@@ -16,7 +16,7 @@ from agents.prompt.inbound import SAID, own_note
 from channels.bilingual import Bilingual
 from channels.message import Origin
 from gateway.approvals.display import value
-from gateway.state.ending import Ending
+from gateway.state.ending import Ending, Reply
 from gateway.state.runtime import Runtime
 from gateway.turns.answering import spoken_in
 from gateway.turns.batch import Batch
@@ -44,21 +44,21 @@ async def report_command(runtime: Runtime, batch: Batch) -> Ending:
     Revised."""
     context, origin = batch.inbound.context, batch.inbound.context.origin
     if origin is None or batch.inbound.recalled:
-        return Ending(outcome="reported", reason="gone", text=None)
+        return Ending(outcome="reported", reason="gone")
     end, output = command_end_json.validate_json(batch.inbound.arguments), context.text
     if not batch.work.so_far:
         rows = await runtime.store.tasks.results(batch.lease.sid, int(origin.run), origin.id)
         if not rows:  # what started it was taken back
-            return Ending(outcome="reported", reason="gone", text=None)
+            return Ending(outcome="reported", reason="gone")
         if any(tells(row, origin.id) for row in rows):
-            return Ending(outcome="reported", reason="known", text=None)
+            return Ending(outcome="reported", reason="known")
         text = f"{output}\n[{end.note}]".lstrip("\n")
         given = ToolResultMessage(
             call_id="", tool="process", content=(Text(text=text),), is_error=False, details=dict(end.details)
         )
         await keep(runtime, batch, {"action": "poll", "id": origin.id}, given)
     head = _head(origin, end, language_for(context))
-    return Ending(outcome="reported", text="\n\n".join(filter(None, (head, _last_lines(output)))))
+    return Ending(outcome="reported", reply=Reply(text="\n\n".join(filter(None, (head, _last_lines(output))))))
 
 
 async def keep(runtime: Runtime, batch: Batch, arguments: dict[str, Any], given: ToolResultMessage) -> None:

@@ -25,7 +25,7 @@ from channels.message import MessageContext, Origin, OriginKind, StoredFile
 from gateway.approvals.approvals import Approvals
 from gateway.approvals.display import value
 from gateway.approvals.notices import message_json as context_json
-from gateway.state.ending import Ending
+from gateway.state.ending import Ending, Reply
 from gateway.state.runtime import Runtime
 from gateway.store.errors import StoreUnavailable
 from gateway.store.inbound import REPORT, Inbound
@@ -159,14 +159,14 @@ class Tasks:
         if (task := await self._store.get(id_)) is None:  # erased
             return None
         state = _STATES.get(ending.outcome, "failed")
-        result = Result(text=ending.shown or "", files=ending.files, paths=ending.media)
+        result = Result(text=ending.reply.shown or "", files=ending.reply.files, paths=ending.media)
         return TaskEnd(
             id=id_,
             state=state,
             at=self._runtime.now(),
             result=result_json.dump_json(result).decode(),
             external=ending.external,
-            report=None if ending.shown is None else self.report_of(task),  # a stop and a recall say nothing
+            report=None if ending.reply.shown is None else self.report_of(task),  # a stop and a recall say nothing
         )
 
     def committed(self, end: TaskEnd) -> None:
@@ -190,14 +190,14 @@ class Tasks:
         context, origin = batch.inbound.context, batch.inbound.context.origin
         task = await self._store.get(origin.id) if origin else None
         if origin is None or task is None or batch.inbound.recalled or task.state == "recalled":
-            return Ending(outcome="reported", reason="gone", text=None)
+            return Ending(outcome="reported", reason="gone")
         result = result_json.validate_json(task.result or "{}")
         if not batch.work.so_far:
             if any(tells(row, task.id) for row in await self._store.results(task.parent, task.turn, task.id)):
-                return Ending(outcome="reported", reason="known", text=None)
+                return Ending(outcome="reported", reason="known")
             await self._keep(batch, task, result)
         head = _head(task, language_for(context))
-        return Ending(outcome="reported", text=f"{head}\n\n{result.text}".strip(), files=result.files)
+        return Ending(outcome="reported", reply=Reply(text=f"{head}\n\n{result.text}".strip(), files=result.files))
 
     async def _keep(self, batch: Batch, task: Task, result: Result) -> None:
         """Writes the report's rows: the gateway's note, and the result as one of the tool's."""

@@ -22,7 +22,7 @@ from gateway.config.commands import asks_model
 from gateway.observe.logs import logged
 from gateway.outbox.outbox import AWAY_SECONDS
 from gateway.outbox.reply import reply
-from gateway.state.ending import Ending, lost_access
+from gateway.state.ending import Ending, Reply, lost_access
 from gateway.state.queues import ATTEMPTS_MAX
 from gateway.state.runtime import Drained, Runtime, StartGate, Stopped
 from gateway.store.contacts import APPROVED
@@ -151,7 +151,7 @@ class Turns:
         else:
             concerned = [it for it in work.waiting if inbound_of(it.body).recalled] if begun is None else []
             concerned = [first] if recalled else concerned
-            ending = Ending(outcome="recalled", text=None)
+            ending = Ending(outcome="recalled")
         if not concerned:
             return None
         if recalled and not was_stopped:
@@ -169,7 +169,7 @@ class Turns:
     async def _give_up(self, batch: Batch) -> Sequence[OutboxPart]:
         """Closes the turn with an apology: the cause of its crashes is unknown."""
         context, work = batch.inbound.context, batch.work
-        ending = Ending(outcome="failed", reason="attempts", text=sentences.gave_up(language_for(context)), dead=True)
+        ending = _apology("attempts", sentences.gave_up(language_for(context)))
         parts = await self._finish.all(batch.lease, batch.messages, ending, begun=work if work.so_far else None)
         self._show(Progress(context=context, outcome=ending.outcome, resumed=True))
         return parts
@@ -183,8 +183,7 @@ class Turns:
         """Ends a turn that would not end by itself, with an apology."""
         work = await self._begun(lease) or work
         text = sentences.internal_error(language_for(inbound_of(work.waiting[0].body).context))
-        ending = Ending(outcome="failed", reason="stuck", text=text, dead=True)
-        return await self._finish.all(lease, work.waiting[:1], ending, begun=work)
+        return await self._finish.all(lease, work.waiting[:1], _apology("stuck", text), begun=work)
 
     async def _begun(self, lease: Lease) -> Work | None:
         """Loads the message of the turn that has begun, alone."""
@@ -211,12 +210,12 @@ class Turns:
             else:
                 ending = await self._agent(batch, emit, account)
             if account and ending.outcome == "replied" and not inbound.asked:
-                ending = replace(ending, notes=(*ending.notes, *await account.warnings(language)))
+                ending = ending.saying(notes=(*ending.reply.notes, *await account.warnings(language)))
         except (Fenced, Drained, Stopped, StoreUnavailable):
             raise
         except Exception as error:  # the worker's edge
             log.error("turn_failed", exc_info=error)
-            ending = Ending(outcome="failed", reason="internal", text=sentences.internal_error(language), dead=True)
+            ending = _apology("internal", sentences.internal_error(language))
         if account and is_control(batch.lease.sid):
             account.answers += ending.answers
         return replace(ending, spent=account.spent()) if account else ending
@@ -226,16 +225,15 @@ class Turns:
         inbound, context = batch.inbound, batch.inbound.context
         runner, channel = batch.setup.runners.get(inbound.agent), batch.setup.channel(context)
         if runner is None or channel is None:
-            return Ending(
-                outcome="failed", reason="not configured", text=sentences.unknown_agent(language_for(context))
-            )
+            text = sentences.unknown_agent(language_for(context))
+            return Ending(outcome="failed", reply=Reply(text=text), reason="not configured")
         if reason := await self._runtime.refusal(context, inbound.agent):
-            text = lost_access(reason, context)
-            return Ending(outcome="failed" if text else "refused", reason=reason, text=text)
+            lost = lost_access(reason, context)
+            return Ending(outcome="failed" if lost else "refused", reply=Reply(text=lost), reason=reason)
         origin, now = context.origin, self._runtime.now()
         late = None if origin else batch.queue.lateness(context, batch.messages[-1].at, now)
         if late is not None and batch.queue.stale == "drop":
-            return Ending(outcome="stale", reason=f"{late:.0f} s late", text=None)
+            return Ending(outcome="stale", reason=f"{late:.0f} s late")
         if account and not batch.work.so_far and (spent := await account.refusal()):
             return await self._refuse(batch, spent)
         if not batch.work.so_far and context.branch != "begins" and batch.is_over():
@@ -252,26 +250,26 @@ class Turns:
         try:
             ending = await run.ending(emit)
         except NothingLeft:
-            ending = Ending(outcome="recalled", text=None)
+            ending = Ending(outcome="recalled")
             await self._finish.all(batch.lease, batch.messages[:-1], ending)
             return ending
-        if late is not None and batch.queue.stale == "label" and ending.text is not None:
-            return replace(ending, text=f"{sentences.late(late, language_for(context))}\n\n{ending.text}")
+        if late is not None and batch.queue.stale == "label" and ending.reply.text is not None:
+            return ending.saying(text=f"{sentences.late(late, language_for(context))}\n\n{ending.reply.text}")
         return labelled(batch, ending)
 
     async def _report(self, batch: Batch) -> Ending:
         """The report on a task or a background command, unless its reader may not write here any more."""
         context = batch.inbound.context
         if reason := await self._runtime.refusal(context, batch.inbound.agent):
-            return Ending(outcome="reported", reason=reason, text=lost_access(reason, context))
+            return Ending(outcome="reported", reply=Reply(text=lost_access(reason, context)), reason=reason)
         is_task = context.origin is None or context.origin.kind == "result"
         return await (self._tasks.report(batch) if is_task else report_command(self._runtime, batch))
 
     async def _refuse(self, batch: Batch, spent: OverBudget) -> Ending:
         """One sentence for all messages of the batch."""
-        ending = Ending(outcome="over-budget", reason=spent.whose, text=None)
+        ending = Ending(outcome="over-budget", reason=spent.whose)
         await self._finish.all(batch.lease, batch.messages[:-1], ending)
-        return replace(ending, text=sentences.over_budget(spent, language_for(batch.inbound.context)))
+        return ending.saying(text=sentences.over_budget(spent, language_for(batch.inbound.context)))
 
     async def _begin_anew(self, batch: Batch) -> Work:
         """Ends the session behind its last turn; later choices, such as a model, stay valid."""
@@ -298,11 +296,15 @@ class Turns:
         language, rates = language_for(batch.inbound.context), batch.setup.config.rates.by_whom
         limit = await self._store.rate_limit(batch.turn, rates) if rates else None
         if limit is None:
-            too_many = Ending(outcome="too-many", text=sentences.too_many(language))
+            too_many = Ending(outcome="too-many", reply=Reply(text=sentences.too_many(language)))
             return None if batch.inbound.command else too_many
         whose, oldest = limit
         seconds = min(oldest - self._runtime.now(), 0.0) + rates[whose].seconds
-        return Ending(outcome="too-fast", reason=whose, text=sentences.too_fast(whose, seconds, language))
+        return Ending(outcome="too-fast", reply=Reply(text=sentences.too_fast(whose, seconds, language)), reason=whose)
+
+
+def _apology(reason: str, text: str) -> Ending:
+    return Ending(outcome="failed", reply=Reply(text=text), reason=reason, dead=True)
 
 
 class TurnStart:
@@ -378,7 +380,7 @@ class Finish:
         shown, task = ending, None
         if task_of(lease.sid):  # its words go into a report, or wait for a decision
             task = await self._tasks.end_of(lease.sid, turn, ending)
-            shown = replace(ending, text=None, notes=(), files=(), answers_to=None)
+            shown = replace(ending, reply=Reply())
         parts = await reply(self._runtime, inbound, shown, turn=turn, aside=aside, seconds=seconds, replaces=replaces)
         at = self._runtime.now()
         final = Entry(turn=turn, kind="final", content=ending.record(len(parts), at), spent=ending.spent)
@@ -416,7 +418,7 @@ class Finish:
         """Closes messages whose sender cannot be read either, so no reply is sent. The operator may replay them."""
         for message in messages:
             at = self._runtime.now()
-            ending = Ending(outcome="failed", reason="unreadable", text=None, dead=True)
+            ending = Ending(outcome="failed", reason="unreadable", dead=True)
             final = Entry(turn=message.turn, kind="final", content=ending.record(0, at))
             layers, _ = self._layers.row(lease.sid, message.turn, None, ending, at) or (None, {})
             task = await self._tasks.end_of(lease.sid, message.turn, ending)
@@ -447,7 +449,7 @@ class Finish:
             metrics.failures.labels(ending.reason).inc()
         if ending.dead:
             metrics.dead.labels("message").inc()
-        spoken = {"reply": ending.shown} if self._runtime.setup.config.logging.content else {}
+        spoken = {"reply": ending.reply.shown} if self._runtime.setup.config.logging.content else {}
         log.info(
             "turn_finished",
             turn=turn,

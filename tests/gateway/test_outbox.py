@@ -25,7 +25,7 @@ from gateway.outbox.outbox import (
     payload_json,
 )
 from gateway.outbox.reply import reply_parts
-from gateway.state.ending import Ending
+from gateway.state.ending import Reply
 from gateway.store.records import Delivery, Entry, NewPart, OutboxPart
 from gateway.store.sqlite import SqliteStore
 from tests.gateway.runtimes import runtime
@@ -47,7 +47,7 @@ PART = OutboxPart(
     created=1_000.0,
     begun=True,
 )
-ENDING = Ending(outcome="replied", text="done")
+DONE = Reply(text="done")
 MAYBE, SURELY_NOT = Unreachable("no answer"), Unreachable("refused", maybe_arrived=False)
 
 
@@ -146,7 +146,7 @@ def context(**changes: Any) -> MessageContext:
 
 def test_outbox_idempotency_key_is_stable_and_unique() -> None:
     def keys(context: MessageContext, purpose: str = "reply") -> list[str]:
-        return [part.key for part in reply_parts(context, [("one", ()), ("two", ())], ENDING, purpose=purpose)]
+        return [part.key for part in reply_parts(context, [("one", ()), ("two", ())], DONE, purpose=purpose)]
 
     first = keys(context())
     assert first == keys(context())
@@ -161,7 +161,7 @@ def test_outbox_idempotency_key_is_stable_and_unique() -> None:
     ("quotes", "replies"), [("all", ("om_1", "om_1")), ("first", ("om_1", None)), ("off", (None, None))]
 )
 def test_outbox_part_replies_in_its_chat_and_topic(quotes: Quotes, replies: tuple[str | None, str | None]) -> None:
-    parts = reply_parts(context(), [("one", ()), ("two", ())], ENDING, quotes=quotes)
+    parts = reply_parts(context(), [("one", ()), ("two", ())], DONE, quotes=quotes)
     first, second = [payload_json.validate_json(part.payload) for part in parts]
     assert first.part.target == Target(chat="oc_1", thread="omt_1", reply_to=replies[0])
     assert second.part.target == replace(first.part.target, reply_to=replies[1])
@@ -173,7 +173,7 @@ def test_outbox_answer_to_a_press_is_under_its_button() -> None:
         context(message_id=name, press=Press(token=token, message_id="om_card"))
         for name, token in (("event-1", "a"), ("event-2", "a"))
     ]
-    parts = [reply_parts(it, [("done", ())], ENDING, purpose="aside") for it in pressed]
+    parts = [reply_parts(it, [("done", ())], DONE, purpose="aside") for it in pressed]
     targets = {payload_json.validate_json(part.payload).part.target for (part,) in parts}
     assert targets == {Target(chat="oc_1", thread="omt_1", reply_to="om_card")}
     assert len({part.key for (part,) in parts}) == 2

@@ -579,7 +579,7 @@ async def test_command_replayed_after_a_crash_is_idempotent(tmp_path: Path, data
             inbound, texts = Inbound(agent="helper", context=message, command=name), []
             for _ in range(2):
                 ports = house.gateway.approvals, house.gateway.tasks, house.gateway.ends
-                texts.append((await catalog.run(runtime, *ports, sid, turn, inbound)).text)
+                texts.append((await catalog.run(runtime, *ports, sid, turn, inbound)).reply.text)
                 await house.idle()
             return texts
 
@@ -611,8 +611,8 @@ async def test_command_replayed_after_a_crash_is_idempotent(tmp_path: Path, data
             2_000,
             Inbound(agent="helper", context=message, command="new"),
         )
-        assert first.text == again.text
-        assert "“waits”" in (first.text or "")
+        assert first.reply.text == again.reply.text
+        assert "“waits”" in (first.reply.text or "")
         assert (await runtime.store.conversation(sid, before=3_000, history_turns=9, waiting_max=9)).history == []
 
 
