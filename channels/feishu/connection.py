@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger()
 
-
 CONTROL, DATA = 0, 1
 """The values of a frame's `method`."""
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5

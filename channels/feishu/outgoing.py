@@ -40,7 +40,6 @@ from channels.wire import text as text_of
 
 log = structlog.get_logger()
 
-
 NOT_PASSED = "这条回复未通过平台的内容审核，未能发送。 / This reply did not pass the platform's content audit."
 UUID_CHARS_MAX = 50
 PART_CHARS_MAX = 4_000

@@ -31,7 +31,6 @@ from channels.wire import clean, mapping, mappings, scalar, text
 
 log = structlog.get_logger()
 
-
 NOT_FETCHABLE = ("sticker", "other")
 
 

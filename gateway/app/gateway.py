@@ -56,7 +56,6 @@ from tools.sandbox.sandbox import Sandbox
 
 log = structlog.get_logger()
 
-
 SCHEDULES_AGAIN_SECONDS = 5.0
 RETIRE_SECONDS = 0.5
 CANCEL_AGAIN_SECONDS = 5.0

@@ -48,7 +48,6 @@ from tools.catalog import own_tools
 
 log = structlog.get_logger()
 
-
 LOOK_SECONDS = 0.4
 """Seconds between two looks; a change is read when two of them have seen the same."""
 

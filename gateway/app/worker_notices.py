@@ -33,7 +33,6 @@ from gateway.web.chats import CHAT_NOTICE
 
 log = structlog.get_logger()
 
-
 AGAIN_SECONDS = 5.0
 
 

@@ -44,7 +44,6 @@ from tools.attachment import safe_name
 
 log = structlog.get_logger()
 
-
 HOLD_SECONDS = 10.0
 """A stream begins with the first words, so that a call which fails before them has the status of its error; after this, it
 begins without any, so that no proxy in between takes it for dead."""

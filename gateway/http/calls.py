@@ -37,7 +37,6 @@ from gateway.turns.attachments import FILES_MAX
 
 log = structlog.get_logger()
 
-
 SESSION = re.compile(r"[^\x00-\x1f\x7f-\x9f]{1,200}")
 _NOTHING: Sequence[Any] = (None, False, 0, "", [], {})
 _TAKEN: Mapping[str, Sequence[Any]] = {

@@ -25,7 +25,6 @@ from gateway.observe.metrics import Metrics
 
 log = structlog.get_logger()
 
-
 RETRY_SECONDS = 5
 """Seconds after which to try again what was answered with a 503."""
 

@@ -34,7 +34,6 @@ from gateway.store.errors import DatabaseFault, StoreUnavailable, outage_of
 
 log = structlog.get_logger()
 
-
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 ACCEPT_SECONDS = 2.0

@@ -52,7 +52,6 @@ from gateway.turns.tasks import Tasks
 
 log = structlog.get_logger()
 
-
 Decided: TypeAlias = Literal["allow-once", "allow-always", "deny"]
 SURFACE = "console"
 DAYS, DAYS_MAX = 30, 366

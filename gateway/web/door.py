@@ -53,12 +53,10 @@ from gateway.operate.first_key import FirstKey
 from gateway.state.runtime import Runtime
 from gateway.store.errors import StoreUnavailable
 from gateway.store.files import DatabaseFiles
-from gateway.web.chats import Chats
+from gateway.web.chats import Chats, Notes
 from gateway.web.console import Console, ownership
-from gateway.web.notes import Notes
 
 log = structlog.get_logger()
-
 
 DOWNLOAD_PIECE_BYTES = 1_048_576
 

@@ -5,10 +5,9 @@
 
 import { Api, newId } from "./api.js";
 import { sentence } from "./language.js";
-import { Listing } from "./listing.js";
 import { Outbox } from "./outbox.js";
 import { Page } from "./page.js";
-import { Reading } from "./reading.js";
+import { Listing, Reading } from "./reading.js";
 import { Store } from "./store.js";
 import { Stream } from "./stream.js";
 import { STOP } from "./timeline.js";

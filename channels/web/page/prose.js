@@ -2,17 +2,23 @@
  * The server's HTML in the page: the only place that takes any. An answer is a row of blocks, and a block that has
  * not changed keeps its nodes, so that a selection, a scrolled table and the reader's place survive the next words.
  * Code gets a head with its language and a Copy button, a wide table a frame to scroll in.
+ *
+ * Math is drawn by KaTeX, which is loaded with the first formula. Until then, and where it cannot read one, the formula
+ * stands there as it was written. KaTeX is handed text and makes elements: no HTML of anybody's.
  */
 
 import { copyBy } from "./clipboard.js";
 import { element, icon, iconButton } from "./element.js";
 import { long, PIECE_CHARS } from "./long.js";
-import { drawMath } from "./math.js";
 import { paint } from "./paint.js";
 import { word } from "./language.js";
 
 /** A cell with more than this many characters has several lines, and a width to read them in. */
 const LINE_CHARS = 24;
+
+const BRACKETS = /^(?:\$\$|\\\[)([^]*)(?:\$\$|\\\])$|^(?:\$|\\\()([^]*)(?:\$|\\\))$/;
+/** KaTeX, once a formula was met. */
+let loading = null;
 
 /** The HTML each block was made from. */
 const sources = new WeakMap();
@@ -130,4 +136,40 @@ function codeHead(code, frame) {
   const turn = () => wrap.setAttribute("aria-pressed", String(frame.classList.toggle("wrapped")));
   const wrap = iconButton("wrap", word("wrap"), turn, { class: "icon-button small wrap", "aria-pressed": "false" });
   return element("div", { class: "code-head" }, element("span", { class: "code-language" }, language), wrap, button);
+}
+
+/** Puts a formula in the place of its `code`, which is a block where it stands in a `pre`. */
+function drawMath(code) {
+  const source = code.textContent;
+  const block = code.closest("pre");
+  const node = element(block ? "div" : "span", { class: "math" }, source);
+  (block ?? code).replaceWith(node);
+  const [, display, inline] = BRACKETS.exec(source.trim()) ?? ["", block ? source : undefined, source];
+  const displayMode = display !== undefined;
+  const draw = () => {
+    const drawn = document.createElement("span");
+    const options = { displayMode, trust: false, strict: "ignore", maxSize: 40, maxExpand: 500 };
+    globalThis.katex.render(display ?? inline, drawn, options);
+    node.replaceChildren(drawn);
+  };
+  loading ??= load();
+  if (globalThis.katex) attempt(draw);
+  else loading.then(() => attempt(draw));
+}
+
+function attempt(draw) {
+  try {
+    draw();
+  } catch {
+    // It stays as it was written.
+  }
+}
+
+async function load() {
+  document.head.append(element("link", { rel: "stylesheet", href: "web/katex/katex.min.css" }));
+  try {
+    await import(new URL("web/katex/katex.min.js", document.baseURI)); // as the style sheet above, wherever this module stands
+  } catch {
+    loading = null; // the next formula tries again
+  }
 }

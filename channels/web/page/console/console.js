@@ -9,11 +9,26 @@ import { drawIcons, element, icon, part } from "../element.js";
 import { addWords, countIn, fillWords, number, otherLanguage, sentence, word } from "../language.js";
 import { SignIn } from "../signin.js";
 import { Theme } from "../theme.js";
+import { agents } from "./agents.js";
+import { approvals } from "./approvals.js";
+import { chats } from "./chats.js";
+import { config } from "./config.js";
 import { empty } from "./draw.js";
-import { ROOMS } from "./rooms.js";
+import { later } from "./later.js";
+import { letters } from "./letters.js";
+import { now } from "./now.js";
+import { people } from "./people.js";
+import { turns } from "./turns.js";
+import { usage } from "./usage.js";
 import { WORDS } from "./words.js";
 
 addWords(WORDS);
+
+/**
+ * The rooms, in the order of the list. A room has a `name`, an `icon`, the milliseconds `every` so many it is asked for again,
+ * `load(context)`, `draw(data, context)`, and where something may wait in it a `count(state)`.
+ */
+const ROOMS = [now, turns, chats, approvals, people, later, letters, usage, agents, config];
 
 const TICK_MS = 5_000;
 const LOST_MS = 2_000;
