@@ -12,16 +12,6 @@ tested = $(CACHED) $(BIN)/python -m pytest -rs -n $(PROCESSES) --dist worksteal 
 	echo "These failed among the others. Once more, alone:"; \
 	$(CACHED) $(BIN)/python -m pytest -v --show-capture=no --last-failed --last-failed-no-failures=none -m "$(1)" $(2); }
 
-# Only what is called `together` is made side by side: whatever -j says, nothing is installed twice at once.
-ifndef SIDE_BY_SIDE
-.NOTPARALLEL:
-# Where an installation was interrupted, or pip is missing, all is made anew: a half-written package would count as installed.
-ifneq ($(wildcard .venv/.installing)$(if $(wildcard .venv/lib/python*/site-packages/pip),,no),)
-$(shell rm -rf .venv)
-endif
-endif
-together = $(MAKE) --no-print-directory -sj4 SIDE_BY_SIDE=yes
-
 .PHONY: run demo rehearsal ready test test-all quick check size bench chaos screenshots film fix docs env browser release lock clean
 
 run: .venv/.run            ## serve bot/config.yaml, which git ignores; write it first if it is not there
@@ -49,7 +39,7 @@ check: .venv/.dev          ## style, types, import direction, size of each room
 	$(BIN)/lint-imports
 	$(BIN)/python -m tests.size --check
 
-size: .venv/bin/python     ## lines that serve, functions, the largest file, lines of tests
+size: .venv/.run           ## lines that serve, functions, the largest file, lines of tests
 	@$(BIN)/python -m tests.size
 
 bench: .venv/.dev          ## speed against a bare bot, on this machine; ARGS='--side feishu --no-postgres'
@@ -72,13 +62,12 @@ docs: .venv/.run           ## docs/config.md and the JSON schema, from the model
 	$(BIN)/python -m gateway.config.reference docs
 	$(BIN)/python -m tests.texts
 
-ready:
-	@$(together) .venv/.compiled .venv/.npm browser .venv/.judges
+ready: .venv/.dev
+	@$(MAKE) --no-print-directory -sj4 .venv/.compiled .venv/.npm .venv/.judges browser
 
-env:                       ## the environment alone
-	@$(together) .venv/.dev .venv/.npm .venv/.judges
+env: .venv/.dev .venv/.npm .venv/.judges   ## the environment alone
 
-browser: .venv/bin/python  ## a Chromium for the browser tests, where this is Debian and we are root
+browser: .venv/.run        ## a Chromium for the browser tests, where this is Debian and we are root
 	@$(BIN)/python -m tests.browser.chromium
 
 release: .venv/.dev        ## build wheel and sdist into dist/ and try them; wants the tag of the version, ARGS=--untagged does not
@@ -92,34 +81,27 @@ lock: .venv/.dev           ## after a change of dependencies in pyproject.toml
 clean:
 	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 
-.venv/bin/python:
+# An interrupted installation leaves no mark and begins anew: a half-written package would count as installed. uv installs in
+# seconds, and pip where uv cannot be had. Compiled, because an environment may forbid to write that later.
+.venv/.run: requirements.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Clawgate needs Python 3.11 or newer: make PYTHON=/path/to/python3.11")'
-	@$(PYTHON) -m venv .venv || { rm -rf .venv; echo "This Python cannot make an environment with pip. On Debian or\
- Ubuntu: apt install python3-venv. Then type make again." >&2; exit 1; }
-
-# $(1): what. Only a kill leaves the mark, and uv that was stopped halfway.
-marked = touch .venv/.installing; $(1); code=$$?; test $$code = 2 || rm -f .venv/.installing; test $$code = 0
-
-# uv installs what the others need in seconds. Where it cannot be had, pip does.
-.venv/.uv: | .venv/bin/python
-	@sed -n '/^uv==/,/[^\\]$$/p' requirements-dev.txt > .venv/uv.txt
-	@$(call marked,$(BIN)/python -m pip install --quiet --disable-pip-version-check --retries 1 --no-compile --only-binary :all:\
- --require-hashes -r .venv/uv.txt 2>/dev/null || true)
-	@touch $@
-
-# Compiled, because an environment may forbid to write that later.
-.venv/.run: requirements.txt .venv/bin/python | .venv/.uv
 	@echo "Installing what Clawgate needs into .venv (once) ..."
-	@$(call marked,$(BIN)/python -m tests.installer requirements.txt .venv --compile-bytecode)
+	@rm -rf .venv; $(PYTHON) -m venv .venv || { rm -rf .venv; echo "This Python cannot make an environment with pip. On Debian or\
+ Ubuntu: apt install python3-venv. Then type make again." >&2; exit 1; }
+	@sed -n '/^uv==/,/[^\\]$$/p' requirements-dev.txt > .venv/uv.txt
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --retries 1 --no-compile --only-binary :all:\
+ --require-hashes -r .venv/uv.txt 2>/dev/null || true
+	@$(BIN)/python -m tests.installer requirements.txt .venv --compile-bytecode
 	@touch $@
 
 .venv/.dev: requirements-dev.txt .venv/.run
 	@echo "Installing what the tests need into .venv (once) ..."
-	@$(call marked,$(BIN)/python -m tests.installer requirements-dev.txt .venv)
-	@touch $@
+	@rm .venv/.run
+	@$(BIN)/python -m tests.installer requirements-dev.txt .venv
+	@touch .venv/.run $@
 
 # What judges us from outside and wants other versions than ours.
-.venv/.judges: requirements-judges.txt | .venv/.uv
+.venv/.judges: requirements-judges.txt | .venv/.run
 	@echo "Installing the judges into .venv/judges (once) ..."
 	@$(PYTHON) -m venv --without-pip --clear .venv/judges
 	@$(BIN)/python -m tests.installer requirements-judges.txt .venv/judges
@@ -130,7 +112,7 @@ marked = touch .venv/.installing; $(1); code=$$?; test $$code = 2 || rm -f .venv
 	@$(CACHED) $(BIN)/python -m pytest --collect-only >/dev/null 2>&1; touch $@
 
 # A server of tools from npm. Where there is no npm, the one test that wants it is skipped, and says so.
-.venv/.npm: tests/npm/package-lock.json
+.venv/.npm: tests/npm/package-lock.json | .venv/.run
 	@mkdir -p .venv/npm && cp tests/npm/*.json .venv/npm
 	@if command -v npm >/dev/null; then cd .venv/npm && npm ci --ignore-scripts --no-audit --no-fund >/dev/null; fi
 	@touch $@

@@ -26,8 +26,6 @@ OURS = {
     "UV_INDEX_STRATEGY": "unsafe-first-match",  # as pip: every index is asked; the hash says whether it is the one
     "UV_HTTP_RETRIES": "1",  # then it is pip's turn
 }
-HALF_WRITTEN = 2
-"""The exit code that asks for a new environment."""
 
 
 def settings_of_pip() -> dict[str, str]:
@@ -75,7 +73,7 @@ def main() -> int:
         return 0
     if packages(environment) != before:  # pip would take what is half-written for installed
         print("It was stopped in the middle. Type make again: that begins anew.", file=sys.stderr)  # noqa: T201
-        return HALF_WRITTEN
+        return 1
     into = ("--python", str(environment / "bin" / "python"))
     done = subprocess.run([*PIP, *into, "install", "--quiet", "--require-hashes", "-r", lock], check=False)
     return int(done.returncode != 0)

@@ -209,11 +209,14 @@ def test_setup_uses_pips_mirror_and_repairs_an_interrupted_install(folder: Path,
     assert code != 0
     assert "Hash mismatch" in output  # says uv,
     assert "DO NOT MATCH THE HASHES" in output  # and pip
-    lock.write_text(tiny + more)
-    (packages / "more.py").mkdir()
+    within = wheel(
+        folder / "within-1.0-py3-none-any.whl", **{"more.py/within.py": ""}
+    )  # a folder where `more` has a file
+    lock.write_text(tiny + more + mirror.put(within))
     code, output = make_run(folder, PIP_INDEX_URL=mirror.url)
-    assert (code != 0, (packages / "begun.py").exists()) == (True, True)
+    assert (code != 0, (folder / ".venv" / ".run").exists()) == (True, False)
     assert "Type make again" in output
+    lock.write_text(tiny + more)
     code, output = make_run(folder, PIP_INDEX_URL=mirror.url)
     assert (code, output.splitlines()[-1], (packages / "more.py").is_file()) == (0, "serving", True)
 
