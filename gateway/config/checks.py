@@ -31,6 +31,11 @@ from tools.catalog import NAMES, offered, own_tools
 from tools.config import SearchConfig
 from tools.policy import GROUPS, SERVERS, server_of
 
+CLAIM = "remove it and /claim the bot with the code that the start prints, or name your own: /whoami prints it"
+LISTEN = "remove it, and send /listen in your group"
+LET_IN = "remove it: a person who writes gets a code, and you let them in"
+YOUR_OWN = "name your own, or remove it"
+
 
 def check(config: Config, skills: Mapping[str, Iterable[str]], findings: Findings) -> None:
     """Everything but folders. `skills` has the names of all skills, usable or not, by agent."""
@@ -301,12 +306,6 @@ def _accounts(channels: ChannelsConfig, agents: Sequence[str], findings: Finding
                 f"the keys directly under {kind.name} are the account default already — give this one another name",
                 on="key",
             )
-
-
-CLAIM = "remove it and /claim the bot with the code that the start prints, or name your own: /whoami prints it"
-LISTEN = "remove it, and send /listen in your group"
-LET_IN = "remove it: a person who writes gets a code, and you let them in"
-YOUR_OWN = "name your own, or remove it"
 
 
 def is_example(channels: ChannelsConfig, name: str, *kinds: ChatKind) -> bool:

@@ -27,6 +27,8 @@ _SHARED = ("/", "/home", "/media", "/mnt", "/opt", "/root", "/run", "/srv", "/tm
 """Folders that no workspace may be; one beneath them is fine."""
 _CODE = Path(__file__).resolve().parents[2]
 _CODE_FOLDERS = tuple(_CODE / name for name in (*PACKAGES, ".git", ".venv"))
+Root = TypeVar("Root", bound=Config)
+_SQLITE = "sqlite:///"
 
 
 def named(config: Path) -> Path:
@@ -130,10 +132,6 @@ def _literal(folder: str) -> str:
     """The beginning of a folder's path that no template fills."""
     head, brace, _ = folder.partition("{")
     return head if brace else f"{folder}/"
-
-
-Root = TypeVar("Root", bound=Config)
-_SQLITE = "sqlite:///"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

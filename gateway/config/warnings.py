@@ -28,6 +28,8 @@ from tools.catalog import own_tools
 from tools.folder import is_own_group as _own_group
 from tools.mcp.config import downloader
 
+NO_FOLDER = Bilingual("make it, or take it out of the list", "请创建它，或从列表中去掉")
+
 
 def warnings(
     resolved: Resolved, file: Path, findings: Findings, read: Iterable[tuple[Key, Bilingual, Bilingual]]
@@ -297,9 +299,6 @@ def advice(key: Key, names: Mapping[Key, tuple[str, ...]]) -> Bilingual:
     if not names.get(key):
         return Bilingual(f"set {shown(key)}", f"请设置 {shown(key)}")
     return Bilingual(f"set {' and '.join(names[key])} in the environment", f"请设置环境变量 {' 和 '.join(names[key])}")
-
-
-NO_FOLDER = Bilingual("make it, or take it out of the list", "请创建它，或从列表中去掉")
 
 
 def skill_warnings(config: Config) -> Warned:

@@ -59,6 +59,9 @@ _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _PASSED_OVER = frozenset({"__pycache__"})
 _OF_A_PROCESS = re.compile(r"serving-[0-9a-f]{8}\.json")
 """The record that a serving gateway keeps of itself in its data folder: no other process is that one."""
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+MARGIN_BYTES = 64 * 1024 * 1024
+"""Room that the disk keeps."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -330,11 +333,6 @@ class _Hashed:
 def _entry(path: str, status: os.stat_result, mode: int | None = None) -> BackupEntry:
     kept = stat.S_IMODE(status.st_mode) & 0o777 if mode is None else mode
     return BackupEntry(path=path, mode=kept, uid=status.st_uid, gid=status.st_gid)
-
-
-_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-MARGIN_BYTES = 64 * 1024 * 1024
-"""Room that the disk keeps."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -56,6 +56,8 @@ WORDS: Mapping[Status, Bilingual] = {
 }
 
 Probe = Callable[[], Awaitable[Sequence[Finding]]]
+FREE_BYTES_LOW = 1024**3
+FREE_BYTES_MIN = 100 * 1024**2
 
 
 async def examine(
@@ -259,10 +261,6 @@ async def _date(address: str) -> float | None:
         return parsedate_to_datetime(response.headers.get("date", "")).timestamp()
     except (httpx.HTTPError, TypeError, ValueError, OverflowError):
         return None
-
-
-FREE_BYTES_LOW = 1024**3
-FREE_BYTES_MIN = 100 * 1024**2
 
 
 def _folders(loaded: Loaded) -> dict[Path, Bilingual]:

@@ -34,6 +34,8 @@ from tools.catalog import offered, own_tools
 DATABASE_SECONDS = 2.0
 """The patience with a database that is asked for the tools of MCP servers."""
 WARNING = Bilingual("warning", "警告")
+AGENTS_MAX = 4
+"""More are counted; `check` names them."""
 
 
 def report(loaded: Loaded) -> list[Finding]:
@@ -221,10 +223,6 @@ def _short(path: str) -> str:
 
 def bracketed(host: str) -> str:
     return f"[{host}]" if ":" in host else host
-
-
-AGENTS_MAX = 4
-"""More are counted; `check` names them."""
 
 
 def greeting(loaded: Loaded, *, link: str | None = None, language: Language = "en") -> list[str]:

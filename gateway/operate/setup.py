@@ -27,6 +27,11 @@ from skills.catalog import visible
 from tools.catalog import NAMES
 from tools.policy import DEFAULT_PROFILE, foreign, layers_of, permitted
 
+_CREDENTIALS = re.compile(r"(://)[^/\s@]+@")
+_STARS = re.compile(r"\*{4,}")
+VALUE_CHARS, TEXT_CHARS = 2_000, 100_000
+"""Characters of one value, and of the whole; the file has the rest."""
+
 
 def agents_view(setup: Setup) -> list[dict[str, Any]]:
     return [_agent(setup, number, agent) for number, agent in enumerate(setup.config.agents.list)]
@@ -123,12 +128,6 @@ def _asked(setup: Setup, agent: AgentConfig, name: str) -> Iterator[Bilingual]:
         yield Bilingual("a person approves each call", "每次调用都需审批")
     elif name in tainted:
         yield Bilingual("a person approves calls after text of strangers", "读到陌生人的文字后，调用需审批")
-
-
-_CREDENTIALS = re.compile(r"(://)[^/\s@]+@")
-_STARS = re.compile(r"\*{4,}")
-VALUE_CHARS, TEXT_CHARS = 2_000, 100_000
-"""Characters of one value, and of the whole; the file has the rest."""
 
 
 def config_view(config: Config, scrubber: Scrubber) -> dict[str, str]:
