@@ -27,8 +27,8 @@ log = structlog.get_logger()
 CONNECTIONS_MAX = 1000
 KEEP_ALIVE_SECONDS = 4.0
 """The time an idle connection is kept: shorter than any server's or proxy's, so that none closes a connection just as
-it is used again: the shortest are the 5 seconds of uvicorn and Node. A send that was lost so is in doubt, and
-Telegram's is not repeated."""
+it is used again: the shortest are the 5 seconds of uvicorn and Node. Losing a send this way leaves it ambiguous;
+Telegram sends are not retried."""
 PIECE_BYTES = 256 * 1024
 ANSWER_BYTES_MAX = 32 * 1024 * 1024
 """The size of an answer that is read whole, unpacked: no server decides how much memory it takes."""

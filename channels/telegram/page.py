@@ -261,7 +261,7 @@ class _Paragraph:
 
 
 def is_clickable(address: str) -> bool:
-    """Telegram drops a link to a host without a dot, and with it the address; one to a user calls that person."""
+    """Telegram drops links to dotless hosts, and with them the address; tg://user links ping the user."""
     try:
         parts = urlsplit(address)
         host = parts.hostname or ""

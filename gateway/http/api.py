@@ -96,7 +96,7 @@ class ApiDoor:
         return authorised
 
     def _admit(self, request: Request) -> str:
-        """The name of the token. All are compared, so that the time says nothing of which one is nearly right."""
+        """Return the token's name. All tokens are compared, to leak nothing by timing."""
         headers = request.headers.getlist("authorization")
         secret = (headers[0] if len(headers) == 1 else "").encode("latin-1")
         scheme, _, token = secret.partition(b" ")
@@ -149,7 +149,7 @@ class ApiDoor:
         return send_answer(id_, await Sends(self.runtime).send(sending(place, text, id_, stored)))
 
     async def mcp(self, request: Request, name: str) -> Response:
-        """Answers another agent: asks one of ours, or sends what it says."""
+        """Answer an MCP client, which asks one of our agents or sends a message."""
         url = self.runtime.setup.config.server.public_url
         if not is_own_origin(request.headers.items(), urlsplit(url).netloc if url else None):
             sentence = "The request comes from a page of another site (Origin)."
@@ -329,7 +329,7 @@ class SendBody(BaseModel):
 
 
 def send_of(raw: bytes, channels: ChannelsConfig, file_bytes: int) -> tuple[Place, str, list[File]]:
-    """The place, the text and the files that a body names. Raises ApiError."""
+    """Parse the body into place, text and files. Raises ApiError."""
     try:
         body = SendBody.model_validate_json(raw)
     except ValidationError as error:

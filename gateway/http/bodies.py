@@ -37,7 +37,7 @@ class _Arriving:
 
 
 class Bodies:
-    """Reads bodies; `held` bytes of those that are still arriving are in memory, about `bytes_max` at most."""
+    """Read bodies within a memory budget: `held` bytes of unfinished ones, about `bytes_max` at most."""
 
     def __init__(self, bytes_max: int) -> None:
         self.bytes_max = bytes_max
@@ -78,11 +78,11 @@ class Bodies:
                 self._forget(body)
 
     def reserved(self, size: int) -> AbstractAsyncContextManager[object]:
-        """Waits until the budget has room for a whole body of this size; small ones pass large ones."""
+        """Wait until the budget has room for a whole body of this size; small ones overtake large ones."""
         return self._room.hold(size, self.bytes_max)
 
     async def _make_room(self, body: _Arriving) -> None:
-        """Waits while the budget is exceeded, and cuts off the slowest bodies. Raises Unreadable if `body` is one."""
+        """Wait while the budget is exceeded, and cut off the slowest bodies. Raises Unreadable if `body` is one."""
         clock = asyncio.get_running_loop().time
         while self.held > self.bytes_max and not body.is_cut:
             oldest = next(iter(self._arriving))

@@ -1,12 +1,12 @@
-"""One call as a program makes it, in the shape of OpenAI's chat completions, and what it is refused with.
+"""One call of OpenAI's chat completions API: its parsing, its errors, and its answer.
 
 A parameter that an answer depends on is refused by name. A parameter that tunes a model or offers tools is ignored,
 since the agent has its own settings and tools; the answer's header names it. Pictures come inside the call, as data
 URLs: the gateway fetches nothing that a program names.
 
-The answer is waited for while it grows, and found in the store, whichever replica gave it. Text that was shown is never
-taken back: a piece goes out only if it continues the pieces before. The text of a failed attempt stays shown, so the next
-attempt waits until it says more than that, or is over.
+The answer is streamed while it grows and read from the store, so any replica may give it. Streamed text is never revoked:
+a chunk is sent only if it continues the previous ones. After a failed attempt the next one is streamed once it exceeds the
+text that was sent.
 """
 
 import asyncio
@@ -219,7 +219,7 @@ def _picture(part: Any, number: int, place: str) -> File:
 
 
 def check_pictures(pictures: tuple[File, ...], bytes_max: int) -> None:
-    """The limits that hold for everybody's files. Raises ApiError."""
+    """Apply the limits of all files. Raises ApiError."""
     if len(pictures) > FILES_MAX:
         raise ApiError(400, f"A message has at most {FILES_MAX} pictures.", param="messages")
     if any(len(it.data) > bytes_max for it in pictures):
@@ -327,7 +327,7 @@ class Shown:
     tools: int = 0
 
     def more(self, text: str, tools: int) -> str:
-        """Returns the new text if it continues the text shown; a step after a tool's result begins a new paragraph."""
+        """Return the new text if it continues the text shown; a step after a tool's result begins a new paragraph."""
         text = text.rstrip()
         if text.startswith(self.step):
             new, self.step, self.tools = text[len(self.step) :], text, tools

@@ -1,10 +1,8 @@
-"""The door's connections: how many there may be, what the header of a request may hold, how long each may keep us waiting.
+"""HTTP connections: limits on their number, on the size of a request's header, and on idle time.
 
-uvicorn's protocol keeps every header that it is sent and waits for it for ever. `Connection` counts while the bytes
-arrive: a field, the fields, the whole header and the address have a cap each, and trailers are refused, before any of it
-is kept. A connection that waits for its peer costs a file and nothing else, so it makes room first. One whose request
-is being answered is never cut: its body and its answer have their own deadlines. A trusted proxy's connections carry
-everybody's requests; those are counted by the address that each is from, while it is answered.
+uvicorn has no header limits and no header timeout. `Connection` counts bytes while they arrive, so a header over its limit
+is refused before it is kept. Idle connections are evicted first; connections with a request in flight are never dropped. A
+trusted proxy's connections are not counted by address; each of their requests is, by its forwarded address.
 """
 
 import asyncio
@@ -84,7 +82,7 @@ BUSY_ADDRESS = Refusal(
 
 
 def with_retry(send: Send) -> Send:
-    """Adds `retry-after` to each 503 that does not have one."""
+    """Add `retry-after` to each 503 that does not have one."""
 
     async def sending(message: Message) -> None:
         if message["type"] == "http.response.start" and message["status"] == HTTPStatus.SERVICE_UNAVAILABLE:
@@ -202,7 +200,7 @@ class Connection(HttpToolsProtocol):
             self._owner.stop_waiting(self)
 
     def refuse(self, refusal: Refusal) -> None:
-        """Stops reading and ends the connection, with the refusal if it cannot be mistaken for another answer."""
+        """Stop reading and close the connection; send the refusal unless another request still waits for its answer."""
         self._discarding_input = True
         self._owner.refused(refusal)
         if self.cycle is None or self.cycle.response_complete:
@@ -220,7 +218,7 @@ class Connection(HttpToolsProtocol):
             self.cycle.keep_alive = False
 
     def give_up(self) -> None:
-        """Ends a connection whose peer let its time pass: to send a request, or to read some of an answer."""
+        """Close a connection that timed out: its peer sent no request, or read nothing of an answer."""
         unsent = self.transport.get_write_buffer_size()
         if 0 < unsent < self._unsent_bytes:
             self._wait_for_peer()
@@ -233,7 +231,7 @@ class Connection(HttpToolsProtocol):
 
     @property
     def is_idle(self) -> bool:
-        """True if it waits for a request, and has nothing to send."""
+        """True if no request is in flight and nothing is left to send."""
         return (self.cycle is None or self.cycle.response_complete) and not self.transport.get_write_buffer_size()
 
     def _wait_for_peer(self) -> None:
@@ -241,7 +239,7 @@ class Connection(HttpToolsProtocol):
         self._owner.wait_for_peer(self)
 
     def _stop(self, refusal: Refusal) -> NoReturn:
-        """Stops the parser from inside one of its callbacks."""
+        """Stop the parser from inside one of its callbacks."""
         self._refusal = refusal
         raise httptools.HttpParserError(refusal.reason)
 
@@ -262,7 +260,7 @@ class Connections:
         self._sweeping: asyncio.TimerHandle | None = None
 
     def adopt(self, limits: ServerConfig, peers: Peers) -> None:
-        """Sets what holds for connections that are opened from here on."""
+        """Set the limits of connections that are opened from now on."""
         self.limits, self._peers = limits, peers
 
     @property
@@ -300,13 +298,13 @@ class Connections:
             self._leave(network)
 
     def wait_for_peer(self, connection: Connection) -> None:
-        """Starts the peer's timeout: it must send a request, or read an answer."""
+        """Start the idle timeout: the peer must send a request or read an answer."""
         self._waiting.pop(connection, None)
         if connection in self._open:
             self._waiting[connection] = connection.loop.time()
 
     def stop_waiting(self, connection: Connection) -> None:
-        """Clears the timeout: the next step is ours."""
+        """Clear the idle timeout: the next step is ours."""
         self._waiting.pop(connection, None)
 
     def refused(self, refusal: Refusal) -> None:
@@ -335,7 +333,7 @@ class Connections:
         return True
 
     def _makes_room(self, network: str) -> bool:
-        """Closes the idlest connection of a network that is at its cap; False if all its requests are being answered."""
+        """Evict the idlest connection of a network at its limit; False if all have a request in flight."""
         waiting = [it for it, count_for in self._open.items() if count_for == network and it in self._waiting]
         idle = sorted((it for it in waiting if it.is_idle), key=self._waiting.__getitem__)
         if not idle:
@@ -354,7 +352,7 @@ class Connections:
             del self._by_network[network]
 
     def _sweep(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Give up who has kept us waiting for too long; one line in the log for all that were refused meanwhile."""
+        """Close timed-out connections, and log all refusals since the last sweep in one line."""
         latest = loop.time() - self.limits.connection_timeout_seconds
         while self._waiting:
             connection, since = next(iter(self._waiting.items()))

@@ -1,9 +1,8 @@
 """The HTTP door: webhooks in, health out. FastAPI lives here and nowhere else.
 
 A delivery's headers are checked by its channel first. Its body is then read under a cap and a deadline, verified by the
-channel, judged and stored; only then is it answered with 200. Nothing slow happens before the store and nothing at all
-after it: the lane runs at its own pace. A refusal is a 4xx and stores nothing; "try again" is a 503, which makes the
-platform deliver it again.
+channel, judged and stored. Store first, then return 200; the lane runs separately. A refusal is a 4xx and stores nothing; a
+503 makes the platform deliver again.
 """
 
 import asyncio
@@ -61,7 +60,7 @@ log = structlog.get_logger()
 
 
 class Readiness:
-    """Tells whether this worker should be sent messages, which a balancer goes by. `started` is set when the gateway has
+    """Readiness of this worker, for a load balancer. `started` is set when the gateway has
     taken up what an earlier process left."""
 
     def __init__(self, runtime: Runtime, sweep: Sweep) -> None:
@@ -73,7 +72,7 @@ class Readiness:
         self._probing = asyncio.Lock()
 
     async def failing(self) -> Mapping[str, Outage]:
-        """The faults, by check; nothing if all is well."""
+        """The failing checks with their outages; empty if ready."""
         if not self.started:
             return {"start": _STARTING}
         if self._runtime.control.draining:
@@ -94,7 +93,7 @@ class Readiness:
         return {**counts, "oldestSeconds": float(self._sweep.oldest_seconds)}
 
     async def view(self, *, tells: bool) -> dict[str, Any]:
-        """The state of this worker for programs; with what only the operator reads if `tells`."""
+        """The state of this worker as JSON; `tells` adds what only the operator may read."""
         failing, state, setup = await self.failing(), self._runtime.config_state, self._runtime.setup
         zone, states = setup.config.server.zone, self._runtime.channel_states()
         content: dict[str, Any] = {
@@ -117,7 +116,7 @@ class Readiness:
         return content
 
     async def _database_fault(self) -> DatabaseFault | None:
-        """Seconds between trial writes: a caller of `/readyz` must not make us write at will."""
+        """Probe the database with a write, at most every `PROBE_EVERY_SECONDS` however often `/readyz` is called."""
         async with self._probing:  # who asks meanwhile waits for the answer
             if (now := time.monotonic()) - self._probed >= PROBE_EVERY_SECONDS:
                 self._probed = now
@@ -224,11 +223,11 @@ class Door:
         return datetime.fromtimestamp(self._now(), tz=UTC)
 
     async def healthz(self, request: Request) -> Response:
-        """Alive: the event loop answers. Touches nothing else."""
+        """Liveness: the event loop answers. Touch nothing else."""
         return Response(b'{"status":"ok"}', media_type="application/json")
 
     async def readyz(self, request: Request) -> Response:
-        """Can take work; 503 with the failing checks otherwise. The operator also reads why an edited config cannot be used
+        """Readiness; 503 with the failing checks otherwise. The operator also reads why an edited config cannot be used
         and why a channel is not ok; others only that it is so, since the words name files, keys and addresses."""
         tells = self._is_operator(request) or self._proves(request)
         content = await self._readiness.view(tells=tells)
@@ -237,7 +236,7 @@ class Door:
         )
 
     async def wake(self, request: Request) -> Response:
-        """The command line has written something into the database beside this process, which looks for it at once."""
+        """Look for new work immediately: the command line has written to the database."""
         if not (self._proves(request) or self._is_operator(request)):
             return Response(status_code=404)
         self._wake()

@@ -2,7 +2,7 @@
 
 The proof is checked in constant time before anything of the body is read as more than bytes. An event is answered with
 202 once it is committed as a row of the inbox; the same event again, on any replica, is that row. What the event holds
-was written by strangers: in a message it is plain text, in a turn it is fenced.
+is untrusted: in a message it is plain text, in a turn it is fenced.
 """
 
 import asyncio
@@ -128,7 +128,7 @@ class Hooks:
         return self._task(hook, place, event, origin)
 
     def _task(self, hook: HookConfig, place: Place, event: Event, origin: Origin) -> Delivery:
-        """A turn in the conversation of that chat, which waits for the turns before it."""
+        """Make a turn in the conversation of that chat; it queues behind the turns before it."""
         template, boundary = Template(hook.task or ""), secrets.token_hex(8)
         room = self._runtime.setup.limits.message_chars - len(template.text)
         chars = max(1, min(VALUE_CHARS_MAX, room // (2 * max(1, template.places))))
@@ -148,7 +148,7 @@ class Hooks:
 
 
 class Proof:
-    """The claim of an event's headers, judged before its body is read. Raises Rejected."""
+    """Authentication of an event by its headers, before its body is read. Raises Rejected."""
 
     def __init__(self, request: Request, hook: HookConfig, now: float) -> None:
         self._secret = hook.secret.get_secret_value().encode()
@@ -197,7 +197,7 @@ class Window:
         self.rate, self.taken = rate, deque(maxlen=rate.count)
 
     def wait(self, now: float) -> float:
-        """Takes an event; the seconds to wait if it is one too many."""
+        """Count an event. Return the seconds to wait if it exceeds the rate, else 0."""
         full = len(self.taken) == self.rate.count
         if full and 0 < (wait := self.taken[0] + self.rate.seconds - now) <= self.rate.seconds:
             return wait

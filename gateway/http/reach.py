@@ -28,7 +28,7 @@ async def readiness_at(address: str, proof: str = "") -> Mapping[str, Any] | Non
 
 
 async def wake_at(address: str, proof: str) -> bool:
-    """Has the gateway at an address look for what was written into its database; False if it does not hear it."""
+    """Have the gateway at an address look for new work in its database; False if it did not answer."""
     try:
         async with _client(address) as client:
             response = await client.post("/wake", headers={"authorization": f"Proof {proof}"})
@@ -38,7 +38,7 @@ async def wake_at(address: str, proof: str) -> bool:
 
 
 async def unreachable_at(public_url: str, version: str) -> Bilingual:
-    """The reason why deliveries to a public address do not come to a gateway with this config; empty if they do."""
+    """The reason why a public address does not lead to a gateway with this config; empty if it does."""
     try:
         status, answer = await _get(public_url, "/readyz", {})
         if serving := mapping(answer, "config").get("version"):

@@ -1,14 +1,12 @@
-"""The doors' common parts: who is at the other end of a request, its wrong secrets, and answers that say what to do.
+"""Shared parts of the HTTP doors: the peer of a request, the rate limit on wrong secrets, and error responses.
 
 Forwarding headers count only on connections from `server.trustedProxies`; from others they are text that the sender can
-vary at will. They decide limits and the Secure mark of cookies, never an identity.
+vary at will. They decide limits and the Secure flag of cookies, never an identity.
 
-A door looks at a secret first and counts it here only if it is wrong, so the right one is never kept out, even if others
-at the same address guess. What makes a token safe is its length; the limit keeps those who guess from
-filling the log, and slows a misconfigured client down.
+Only wrong secrets are counted, so the right one always passes, even while others at the same address guess. A token is safe
+by its length; the limit keeps guesses out of the log and slows a misconfigured client down.
 
-Hosts, request origins and the headers of answers protect against DNS rebinding and requests of other sites: a name that a
-stranger points at this machine is not ours.
+`Edge` protects against DNS rebinding: a request for a host name that is not configured is refused.
 """
 
 import ipaddress
@@ -54,7 +52,7 @@ class Peer:
 
 
 class Peers:
-    """Tells the peer of a request. `trusted` are addresses and networks, as in `server.trustedProxies`."""
+    """Finds the peer of a request. `trusted` are addresses and networks, as in `server.trustedProxies`."""
 
     def __init__(self, trusted: Sequence[str]) -> None:
         self._trusted: tuple[Network, ...] = tuple(ipaddress.ip_network(it, strict=False) for it in trusted)
@@ -74,7 +72,7 @@ class Peers:
         )
 
     def _nearest_stranger(self, hops: Sequence[str], nearest: str) -> str:
-        """The last hop that is no trusted proxy: that stranger wrote everything in front of it."""
+        """The last hop that is no trusted proxy; everything before it can be forged."""
         for hop in reversed(hops):
             try:
                 nearest = str(ipaddress.ip_address(hop.strip("[]")))
@@ -100,7 +98,7 @@ class Guesses:
     """The times of wrong secrets, by network; the latest guesser is last."""
 
     def wait(self, scope: Any) -> int:
-        """Counts a request's wrong secret. Returns the seconds that its sender must wait, 0 if none."""
+        """Count a wrong secret. Return the seconds that its sender must wait, 0 if none."""
         now, address = self.now(), network_of(self.peers.of(scope).address)
         wrong = [at for at in self._wrong.pop(address, ()) if at > now - WINDOW_SECONDS]
         self._wrong[address] = wrong
@@ -146,7 +144,7 @@ T = TypeVar("T", bound=BaseModel)
 
 
 def catch_errors(route: Route, guesses: Guesses) -> Route:
-    """Turns what goes wrong into an answer that the page can show."""
+    """Turn exceptions into JSON errors that the page can show."""
 
     async def answer(request: Request) -> Response:
         try:
@@ -290,7 +288,7 @@ class Edge:
 
 
 def _bound(name: bytes, value: bytes) -> tuple[bytes, bytes]:
-    """Accepts over TLS only the session cookie that no other host of the domain can set."""
+    """Drop, over TLS, the session cookie that another host of the domain could set."""
     if name != b"cookie":
         return name, value
     pairs = value.decode("latin-1").split(";")
