@@ -20,34 +20,35 @@ TURNS_MAX = 50
 PRUNED_AT_ONCE = 500
 RECALLED = '{"missing":["recalled"]}'
 """The record of a turn whose message was recalled."""
-_COLUMNS = "turn, sid, person, outcome, at, content"
+_COLUMNS = "l.turn, l.sid, l.person, l.outcome, l.at, l.content"
 FILTERS = ("agent", "channel", "person", "outcome")
 LISTED = f"""
-SELECT {_COLUMNS} FROM layer WHERE turn IN (
+SELECT {_COLUMNS}, i.body, i.at AS accepted,
+    (SELECT t.content FROM transcript t WHERE t.turn = l.turn AND t.kind = 'final' LIMIT 1) AS final,
+    COALESCE((
+        SELECT s.name FROM spoken s WHERE s.turn = l.turn AND s.how = 'said' ORDER BY s.seq DESC, s.place DESC LIMIT 1
+    ), '') AS name
+FROM layer l LEFT JOIN inbox i ON i.id = l.turn WHERE l.turn IN (
     SELECT turn FROM layer WHERE turn < :before{{where}} ORDER BY turn DESC LIMIT :limit
-) ORDER BY turn DESC
+) ORDER BY l.turn DESC
 """
 """Filters in the narrow index alone: a rare outcome among 100,000 turns is found in some milliseconds."""
 OPEN = f"""
-SELECT i.id AS turn, i.sid, i.body, i.at, EXISTS (
+SELECT i.id AS turn, i.sid, i.body, i.at AS accepted, EXISTS (
     SELECT 1 FROM transcript t WHERE t.turn = i.id AND t.kind = 'user'
 ) AS begun FROM inbox i
 WHERE i.status = {InboxStatus.WAITING:d} AND i.sid NOT LIKE '{CONTROL}%' AND i.sid IN (
     SELECT id FROM session WHERE owner IS NOT NULL UNION ALL SELECT id FROM session WHERE owner IS NULL AND pending > 0
 ) ORDER BY i.id DESC LIMIT :limit
 """
-_BODIES = "SELECT id AS turn, body, at FROM inbox WHERE id IN :turns"
-_FINALS = "SELECT turn, content FROM transcript WHERE turn IN :turns AND kind = 'final'"
-_NAMES = (
-    "SELECT turn, message, name, person FROM spoken WHERE turn IN :turns AND how = 'said' ORDER BY turn, seq, place"
-)
+_NAMES = "SELECT message, name FROM spoken WHERE turn = :turn AND how = 'said' ORDER BY seq, place"
 _TITLES = "SELECT id, title FROM web_conversation WHERE id IN :chats"
 _LAYER = f"""
-SELECT {_COLUMNS}, tools AS tools_hash,
-    COALESCE((SELECT content FROM layer_text WHERE hash = layer.prompt), '[]') AS prompt,
-    COALESCE((SELECT content FROM layer_text WHERE hash = layer.tools), '[]') AS tools,
-    COALESCE((SELECT content FROM layer_text WHERE hash = layer.route), '{{}}') AS route
-FROM layer WHERE turn = :turn
+SELECT {_COLUMNS}, l.tools AS tools_hash,
+    COALESCE((SELECT content FROM layer_text WHERE hash = l.prompt), '[]') AS prompt,
+    COALESCE((SELECT content FROM layer_text WHERE hash = l.tools), '[]') AS tools,
+    COALESCE((SELECT content FROM layer_text WHERE hash = l.route), '{{}}') AS route
+FROM layer l WHERE l.turn = :turn
 """
 _ROWS = "SELECT sid, seq, kind, content FROM transcript WHERE turn = :turn ORDER BY seq"
 _MESSAGES = (
@@ -156,41 +157,12 @@ class DatabaseLayers(Database):
         wanted = {name: only[name] for name in FILTERS if only.get(name)}
         where = "".join(f" AND {name} = :{name}" for name in wanted)
         below = NEVER if before is None else before
-        statement = LISTED.format(where=where)
-        found = _rows(connection, statement, before=below, limit=limit, **wanted)
-        numbers = [row["turn"] for row in found]
-        finals = {row.turn: row.content for row in run(connection, _FINALS, turns=numbers)}
-        bodies = {row.turn: row for row in run(connection, _BODIES, turns=numbers)}
-        names = {row.turn: row.name for row in run(connection, _NAMES, turns=numbers)}
-        titles = _titles(connection, [row["sid"] for row in found])
-        return [
-            ListedTurn(
-                **row,
-                final=finals.get(row["turn"]),
-                body=bodies[row["turn"]].body if row["turn"] in bodies else None,
-                accepted=bodies[row["turn"]].at if row["turn"] in bodies else None,
-                name=names.get(row["turn"], ""),
-                title=titles.get(row["sid"], ""),
-            )
-            for row in found
-        ]
+        return _listed(connection, LISTED.format(where=where), before=below, limit=limit, **wanted)
 
     @reads
     def unfinished(self, connection: Connection, limit: int = TURNS_MAX) -> Sequence[ListedTurn]:
         """The turns that wait or run, the newest first."""
-        found = run(connection, OPEN, limit=limit).all()
-        titles = _titles(connection, [row.sid for row in found])
-        return [
-            ListedTurn(
-                turn=row.turn,
-                sid=row.sid,
-                body=row.body,
-                accepted=row.at,
-                begun=bool(row.begun),
-                title=titles.get(row.sid, ""),
-            )
-            for row in found
-        ]
+        return _listed(connection, OPEN, limit=limit)
 
     @reads
     def get(self, connection: Connection, turn: int) -> StoredTurn | None:
@@ -201,7 +173,7 @@ class DatabaseLayers(Database):
         sid = next((it["sid"] for it in (layer, *rows[:1], own) if it), "")
         if not sid or sid.startswith(CONTROL):
             return None
-        names = {row.message: row.name for row in run(connection, _NAMES, turns=[turn])}
+        names = {row.message: row.name for row in run(connection, _NAMES, turn=turn)}
         return StoredTurn(
             **layer | {"turn": turn, "sid": sid},
             final=next((it["content"] for it in rows if it["kind"] == "final"), None),
@@ -266,6 +238,12 @@ class DatabaseLayers(Database):
 def forget_texts(connection: Connection) -> int:
     """Removes the texts that no turn refers to any more."""
     return run(connection, _FORGET_TEXTS).rowcount
+
+
+def _listed(connection: Connection, statement: str, **params: Any) -> Sequence[ListedTurn]:
+    found = _rows(connection, statement, **params)
+    titles = _titles(connection, [row["sid"] for row in found])
+    return [ListedTurn(**row, title=titles.get(row["sid"], "")) for row in found]
 
 
 def _titles(connection: Connection, sids: Sequence[str]) -> dict[str, str]:

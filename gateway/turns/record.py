@@ -476,18 +476,12 @@ def _approval(row: Mapping[str, Any], zone: tzinfo) -> ApprovalLayer:
     return ApprovalLayer(id=row["id"], state=row["state"], by=row["decided_by"] or "", at=decided)
 
 
-_PART_STATES: Mapping[int, Any] = {
-    OutboxStatus.QUEUED: "queued",
-    OutboxStatus.SENT: "sent",
-    OutboxStatus.FAILED: "failed",
-}
-
-
 def _part(row: Mapping[str, Any]) -> PartLayer:
+    state: Any = OutboxStatus(row["status"]).name.lower()
     part = _json(row["payload"]).get("part", {})
     return PartLayer(
         number=row["part"],
-        state=_PART_STATES.get(row["status"], "queued"),
+        state=state,
         text=part.get("text", ""),
         files=[it["name"] for it in part.get("files", ())],
         buttons=[it["label"] for it in part.get("buttons", ())],
