@@ -8,7 +8,7 @@ journal's rows still tell the turn, and the row of the process that ends it says
 import hashlib
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import orjson
@@ -75,6 +75,7 @@ class Layers:
             emit=emit,
             setup=batch.setup,
             numbers=batch.work.numbers,
+            zero=time.perf_counter() - began,
             record=TurnRecord(accepted=accepted, began=began, missing=["resumed"] if is_resumed else []),
         )
         return recording.follow
@@ -196,13 +197,10 @@ class Recording:
     setup: Setup
     numbers: Sequence[int]
     record: TurnRecord
-    clock: Callable[[], float] = time.perf_counter
-    zero: float = field(init=False)
+    zero: float
+    """The time on `perf_counter` at which the message was accepted."""
     started: events.TurnStarted | None = None
     request: ModelRequest | None = None
-
-    def __post_init__(self) -> None:
-        self.zero = self.clock() - (self.record.began or 0.0)
 
     def follow(self, event: TurnEvent) -> None:
         self.emit(event)
@@ -235,7 +233,7 @@ class Recording:
                 return
 
     def _since(self, begin: float | None) -> float:
-        return round(self.clock() - self.zero - (begin or 0.0), 4)
+        return round(time.perf_counter() - self.zero - (begin or 0.0), 4)
 
     def _called(self, event: events.ModelCalled) -> None:
         request = self.request = event.request
