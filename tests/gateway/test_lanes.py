@@ -97,23 +97,28 @@ async def house(path: Path, **limits: Any) -> AsyncIterator[House]:
         await built.store.close()
 
 
+def counting(h: House) -> list[int]:
+    """How many turns run, at the beginning of each."""
+    began, running = list[int](), 0
+
+    async def counted(lease: Lease, work: Work) -> Sequence[OutboxPart]:
+        nonlocal running
+        running += 1
+        began.append(running)
+        parts = await h.answer(lease, work)
+        running -= 1
+        return parts
+
+    h.turn = counted
+    return began
+
+
 async def test_lanes_limit_concurrent_turns(tmp_path: Path) -> None:
-    running, most = 0, 0
-
     async with house(tmp_path, parallel_turns=3) as h:
-
-        async def counted(lease: Lease, work: Work) -> Sequence[OutboxPart]:
-            nonlocal running, most
-            running += 1
-            most = max(most, running)
-            parts = await h.answer(lease, work)
-            running -= 1
-            return parts
-
-        h.turn = counted
+        running = counting(h)
         await asyncio.gather(*(h.say(f"chat{n}", f"m{n}") for n in range(12)))
         await h.settle()
-        assert most == 3
+        assert max(running) == 3
         assert len(h.sent) == 12
 
 
@@ -389,17 +394,7 @@ async def test_lanes_kill_and_drain_use_up_no_attempt_of_waiting_messages(tmp_pa
 
 async def test_lanes_last_attempt_runs_alone(tmp_path: Path) -> None:
     async with house(tmp_path) as h:
-        running, most = 0, 0
-
-        async def counted(lease: Lease, work: Work) -> Sequence[OutboxPart]:
-            nonlocal running, most
-            running += 1
-            most = max(most, running)
-            parts = await h.answer(lease, work)
-            running -= 1
-            return parts
-
-        h.turn = counted
+        running = counting(h)
         for n in range(5):
             message = Delivery(sid=f"chat{n}", dedupe=(f"{n}",), body=f"m{n}", at=1.0)
             await h.store.accept(message, pending_max=9, sender_max=9, claim=False)
@@ -407,7 +402,7 @@ async def test_lanes_last_attempt_runs_alone(tmp_path: Path) -> None:
             connection.exec_driver_sql("UPDATE inbox SET attempts = 2")
         await h.sweep.once()
         await h.settle()
-        assert (len(h.sent), most) == (5, 1)
+        assert (len(h.sent), max(running)) == (5, 1)
 
 
 async def test_lanes_leave_messages_accepted_at_shutdown(tmp_path: Path) -> None:

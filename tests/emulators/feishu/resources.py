@@ -52,12 +52,6 @@ class ResourceSource(EventSource):
         key = self._keep("img_v3", Resource(name="image", media_type=media_type, data=data, size=len(data)))
         return self.message_event("image", orjson.dumps({"image_key": key}).decode(), **where)
 
-    def post_event(self, text: str, data: bytes, **where: Any) -> dict[str, Any]:
-        """Somebody writes a text with a picture in it."""
-        key = self._keep("img_v3", Resource(name="image", media_type="image/png", data=data, size=len(data)))
-        rows = [[{"tag": "text", "text": text}], [{"tag": "img", "image_key": key}]]
-        return self.message_event("post", orjson.dumps({"title": "", "content": rows}).decode(), **where)
-
     def file_event(
         self,
         data: bytes,

@@ -119,9 +119,6 @@ class ChatBook:
     def restrict(self, chat_id: int) -> None:
         self.refuse(chat_id, bad_request("not enough rights to send text messages to the chat"))
 
-    def deactivate(self, chat_id: int) -> None:
-        self.refuse(chat_id, Refusal(403, "Forbidden: user is deactivated"))
-
     def forget(self, chat_id: int, message_id: int) -> None:
         """Somebody deletes a message."""
         del self.known[chat_id, message_id]

@@ -340,10 +340,6 @@ def drafts(it: House) -> int:
     return sum("first words" in text for text in [*cards, *(sent.text for sent in it.telegram.messages)])
 
 
-def shows_a_draft(it: House) -> bool:
-    return drafts(it) > 0
-
-
 async def restreamed(it: House, stage: str) -> None:
     """An answer that is to grow is shown while it does."""
     if stage == "growing" and it.page is None:
