@@ -26,7 +26,7 @@ from gateway.app.worker_notices import WorkerNotices
 from gateway.approvals.approvals import Approvals
 from gateway.approvals.display import value
 from gateway.approvals.notices import Notice, Notices
-from gateway.commands.catalog import run, take_effect
+from gateway.commands.catalog import Dispatch
 from gateway.config.exposure import sandboxed
 from gateway.config.root import Config
 from gateway.config.server import ServerConfig
@@ -102,8 +102,8 @@ class Gateway:
         self.notices = Notices(self.runtime)
         self.tasks.serve(self.runtime, self.approvals)
         self.ends.serve(self.runtime, due.set)
-        parts = self.runtime, self.approvals, self.tasks, self.ends
-        turns = Turns(self.runtime, self.approvals, self.tasks, partial(run, *parts), partial(take_effect, *parts))
+        self.commands = Dispatch(runtime=self.runtime, approvals=self.approvals, tasks=self.tasks, ends=self.ends)
+        turns = Turns(self.runtime, self.approvals, self.tasks, self.commands.run, self.commands.take_effect)
         outbox = Outbox(self.runtime, on_gone=GoneChats(self.runtime, self.tell_owners).note)
         self.lanes = Lanes(self.runtime, turns=turns, outbox=outbox)
         self.sweep = Sweep(self.runtime, self.lanes)

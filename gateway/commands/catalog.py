@@ -4,7 +4,7 @@ happens with it. The table feeds the dispatch, `/help`, the platforms' menus, th
 
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from agents.language import language_for
@@ -50,72 +50,55 @@ def command_of(context: MessageContext) -> tuple[str | None, str]:
     return (MISSPELT, match[1]) if near else (None, "")
 
 
-async def run(
-    runtime: Runtime,
-    approvals: Approvals,
-    tasks: Tasks,
-    ends: CommandEnds,
-    session: str,
-    turn: int,
-    inbound: Inbound,
-) -> Ending:
-    """The command that message `turn` is, beside the conversation `session`."""
-    name = inbound.command or ""
-    command = COMMANDS.get(name)
-    if command is None and name not in RUNS:  # accepted by a version that had it
-        return Ending(outcome="unknown-command")
-    context = _context(runtime, approvals, tasks, ends, session, turn, inbound)
-    if command and name not in _UNADMITTED and (reason := await runtime.refusal(inbound.context, inbound.agent)):
-        return Ending(outcome="refused", reply=Reply(text=lost_access(reason, inbound.context)), reason=reason)
-    if command and not context.may(command):
-        return Ending(outcome=name, reply=Reply(text=_refusal(context, command)), reason="not allowed")
-    result = await (command.run if command else RUNS[name])(context)
-    if isinstance(result, Ending):
-        return result
-    return Ending(outcome=name, reply=result if isinstance(result, Reply) else Reply(text=result))
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Dispatch:
+    """Runs the command that message `turn` is, beside the conversation `session`."""
 
+    runtime: Runtime
+    approvals: Approvals
+    tasks: Tasks
+    ends: CommandEnds
 
-async def take_effect(
-    runtime: Runtime,
-    approvals: Approvals,
-    tasks: Tasks,
-    ends: CommandEnds,
-    session: str,
-    turn: int,
-    inbound: Inbound,
-) -> None:
-    """Stop or decide what message `turn` stops or decides, if its sender may. Idempotent."""
-    name = inbound.command or ""
-    if (perform := AT_ONCE.get(name)) is None:
-        return
-    await runtime.setup.owners.claimed.verify(inbound.context)
-    context = _context(runtime, approvals, tasks, ends, session, turn, inbound)
-    if (command := COMMANDS.get(name)) is None or context.may(command):
-        await perform(context)
+    async def run(self, session: str, turn: int, inbound: Inbound) -> Ending:
+        name = inbound.command or ""
+        command = COMMANDS.get(name)
+        if command is None and name not in RUNS:  # accepted by a version that had it
+            return Ending(outcome="unknown-command")
+        context = self._context(session, turn, inbound)
+        is_free = command is None or name in _UNADMITTED
+        if not is_free and (reason := await self.runtime.refusal(inbound.context, inbound.agent)):
+            return Ending(outcome="refused", reply=Reply(text=lost_access(reason, inbound.context)), reason=reason)
+        if command and not context.may(command):
+            return Ending(outcome=name, reply=Reply(text=_refusal(context, command)), reason="not allowed")
+        result = await (command.run if command else RUNS[name])(context)
+        if isinstance(result, Ending):
+            return result
+        return Ending(outcome=name, reply=result if isinstance(result, Reply) else Reply(text=result))
 
+    async def take_effect(self, session: str, turn: int, inbound: Inbound) -> None:
+        """Stop or decide what the message stops or decides, if its sender may. Idempotent."""
+        name = inbound.command or ""
+        if (perform := AT_ONCE.get(name)) is None:
+            return
+        await self.runtime.setup.owners.claimed.verify(inbound.context)
+        context = self._context(session, turn, inbound)
+        if (command := COMMANDS.get(name)) is None or context.may(command):
+            await perform(context)
 
-def _context(
-    runtime: Runtime,
-    approvals: Approvals,
-    tasks: Tasks,
-    ends: CommandEnds,
-    session: str,
-    turn: int,
-    inbound: Inbound,
-) -> CommandContext:
-    return CommandContext(
-        runtime=runtime,
-        approvals=approvals,
-        tasks=tasks,
-        ends=ends,
-        setup=runtime.setup,
-        session=session,
-        turn=turn,
-        message=inbound.context,
-        agent=inbound.agent,
-        arguments=inbound.arguments,
-        language=language_for(inbound.context, runtime.setup.config.language),
-    )
+    def _context(self, session: str, turn: int, inbound: Inbound) -> CommandContext:
+        return CommandContext(
+            runtime=self.runtime,
+            approvals=self.approvals,
+            tasks=self.tasks,
+            ends=self.ends,
+            setup=self.runtime.setup,
+            session=session,
+            turn=turn,
+            message=inbound.context,
+            agent=inbound.agent,
+            arguments=inbound.arguments,
+            language=language_for(inbound.context, self.runtime.setup.config.language),
+        )
 
 
 def _refusal(context: CommandContext, command: Command) -> str:

@@ -63,7 +63,6 @@ async def stop(context: CommandContext) -> str:
 
 
 async def _stop_task(context: CommandContext, id_: str) -> str:
-    """Stops one task and nothing else."""
     tasks = [it for it in await context.tasks.of(context.session) if it.id == id_.strip("`").lower()]
     if not tasks:
         return context.say(
@@ -226,7 +225,6 @@ async def _last_turn(context: CommandContext, nothing: str) -> int | str:
 
 
 def _by(context: CommandContext) -> str:
-    """The content of what this command undoes."""
     return json.dumps({"by": context.turn})
 
 
@@ -331,7 +329,6 @@ async def export(context: CommandContext) -> str | Reply:
 
 
 def _exported(turn: Sequence[Message], zone: tzinfo) -> Iterator[str]:
-    """The words of a turn, and the names of the tools that were called."""
     for message in turn:
         at = timestamp(message.timestamp, zone)
         if isinstance(message, UserMessage):

@@ -98,7 +98,6 @@ async def claim(context: CommandContext) -> Reply | str | None:
 
 
 async def _changed(context: CommandContext) -> None:
-    """Let every worker know the owners as they are now."""
     await context.setup.owners.claimed.load()
     await context.runtime.store.notify(OWNERS_NOTICE)
 

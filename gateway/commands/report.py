@@ -197,7 +197,6 @@ async def whoami(context: CommandContext) -> str:
 
 
 async def _role(context: CommandContext) -> str:
-    """Name the role of the sender where they write."""
     say, message = context.say, context.message
     place = message.channel, message.account, message.sender.id
     state = await context.runtime.store.contact_state(*place, context.runtime.now())
@@ -400,7 +399,6 @@ def _approval(context: CommandContext, approval: Approval, names: Called) -> str
 
 
 def _tools(context: CommandContext, calls: Sequence[CallLayer]) -> str:
-    """The calls in order, each with its time and whether it failed."""
     second = context.say("s", "秒")
     lines = [
         f"`{call.tool[:40].replace('`', '')}`"

@@ -62,7 +62,7 @@ EVENT_BYTES_MAX = 65_536
 
 EDITED_SECONDS_MAX = 172_800.0
 """The age of a message whose edit may begin a turn: Telegram lets people edit for two days. Finished messages are known
-longer than that."""
+longer than that; an older one may have been answered and forgotten."""
 
 
 class Intake:
@@ -142,7 +142,6 @@ class Intake:
         return "recalled"
 
     async def _react(self, channel: Channel, receipt: Reacted) -> str:
-        """Keeps a 👍 or 👎 beside the turn that it is about."""
         for sent in await self._runtime.store.sent_parts(ext_id=receipt.message_id):
             to = payload_json.validate_json(sent.payload)
             here = (to.channel, to.account) == (channel.name, channel.account)
@@ -187,7 +186,9 @@ class Intake:
         arrived, scope = receipt.arrived, f"{channel.name}:{channel.account}:"
         context, (change, name) = arrived.context, arrived.dedupe
         changed = await self._runtime.store.changes.edit(scope + name, context.sender.id, context.text)
-        if changed is None and context.mentioned and context.chat.kind == "group" and self._is_recent(context):
+        if changed is None and context.mentioned and context.chat.kind == "group":
+            if self._runtime.now() - context.sent_at.timestamp() >= EDITED_SECONDS_MAX:
+                return "ignored: edit"
             return await self._admit(channel, arrived)
         if changed is None or changed.state == "finished":
             return "ignored: edit"
@@ -198,12 +199,7 @@ class Intake:
             return await self._admit(channel, replace(arrived, context=context, dedupe=(change,)), receipt.number)
         return "edited"
 
-    def _is_recent(self, context: MessageContext) -> bool:
-        """False for a message so old that it may have been answered and forgotten."""
-        return self._runtime.now() - context.sent_at.timestamp() < EDITED_SECONDS_MAX
-
     async def _admit(self, channel: Channel, receipt: Arrived, replays: int = 0) -> str:
-        """Accept a message if its sender may write here."""
         if (inbound := await self._parse(channel, receipt, replays)) is None:
             return "ignored: no command"
         context, agent = inbound.context, inbound.agent
@@ -283,7 +279,6 @@ class Intake:
         return await self._store(Inbound(agent=agent, context=context, asked=caller), (name,))
 
     async def _store(self, inbound: Inbound, dedupe: Sequence[str]) -> Acceptance:
-        """Store a message under its names within the channel account, and start its lane."""
         agent, context, command = inbound.agent, inbound.context, inbound.command
         sid = self._session(agent, context)
         delivery = Delivery.of(

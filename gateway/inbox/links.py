@@ -92,7 +92,6 @@ class ChannelLinks:
             await asyncio.sleep(RECONNECT_SECONDS)
 
     def _owners(self, channel: Channel) -> tuple[str, ...]:
-        """The ids of the owners on the channel's platform."""
         named = (it.partition(":") for it in self._runtime.setup.owners)
         return tuple(person for platform, _, person in named if platform == channel.name)
 

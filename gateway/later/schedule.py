@@ -113,10 +113,8 @@ def adopted(before: Later, after: Later) -> Later:
     except ValueError:  # of a newer version
         same = False
     same = same and (before.state == "paused") == (after.state == "paused")
-    return replace(before, body=after.body, place=after.place, why=after.why) if same else _with_runs(before, after)
-
-
-def _with_runs(before: Later, after: Later) -> Later:
+    if same:
+        return replace(before, body=after.body, place=after.place, why=after.why)
     runs = {name: getattr(before, name) for name in ("ran", "runs", "skipped", "skips", "turn")}
     return replace(after, **runs)
 

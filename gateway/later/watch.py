@@ -236,7 +236,6 @@ class DueWatch:
 
 
 def _now_due(row: Later, now: float, zone: tzinfo) -> Later:
-    """The row with its times by a clock that is right now."""
     if row.kind == ends.KIND:
         return replace(row, due=min(row.due or now, now + ends.LOOK_SECONDS))
     try:

@@ -194,7 +194,6 @@ class AgentRun:
     async def _user_message(
         self, *contexts: MessageContext, notes: Sequence[Note] = (), heard: Heard | None = None
     ) -> tuple[UserMessage, Sequence[Spoken]]:
-        """The message that the model reads, and the speakers of its words."""
         sid, received = self.batch.lease.sid, list[Received]()
         held = self._held()
         for context in contexts:

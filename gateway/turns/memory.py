@@ -127,7 +127,6 @@ def _note(call: Call, number: int | None) -> str:
 
 
 def _shown(messages: Sequence[Message], zone: tzinfo) -> Iterator[str]:
-    """A turn as an agent reads it again."""
     for message in messages:
         match message:
             case UserMessage():

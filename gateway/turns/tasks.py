@@ -245,7 +245,6 @@ class Tasks:
         return agent
 
     def _order(self, task: Task, order: Order, call: Call) -> Delivery:
-        """The task's own message."""
         asked = replace(call.message, language=language_for(call.message))
         origin = _origin(asked, "task", task.id, task.title)
         text = harmless(order.prompt) if origin.external else order.prompt
@@ -287,7 +286,6 @@ def _origin(asked: MessageContext, kind: OriginKind, id_: str, title: str) -> Or
 
 
 def _head(task: Task, language: Language) -> str:
-    """The line above a result."""
     name = value(task.title)
     if language == "zh":
         return f"任务 {task.id}（{name}）{'失败：' if task.state == 'failed' else '已完成：'}"

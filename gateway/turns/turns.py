@@ -119,7 +119,6 @@ class Turns:
             return parts
 
     def _watch(self, batch: Batch, draft: TurnDraft | None, emit: Emit) -> Watch:
-        """Shows the running turn to the people in its chat, if the channel can."""
         context = batch.inbound.context
         channel = batch.setup.channel(context)
         shows: list[Callable[[Progress], None]] = [draft.show] if draft else []
@@ -167,7 +166,6 @@ class Turns:
         return parts
 
     async def _give_up(self, batch: Batch) -> Sequence[OutboxPart]:
-        """Closes the turn with an apology: the cause of its crashes is unknown."""
         context, work = batch.inbound.context, batch.work
         ending = _apology("attempts", sentences.gave_up(language_for(context)))
         parts = await self._finish.all(batch.lease, batch.messages, ending, begun=work if work.so_far else None)
@@ -221,7 +219,6 @@ class Turns:
         return replace(ending, spent=account.spent()) if account else ending
 
     async def _agent(self, batch: Batch, emit: Emit, account: BudgetAccount | None) -> Ending:
-        """The agent's answer, unless it is not asked."""
         inbound, context = batch.inbound, batch.inbound.context
         runner, channel = batch.setup.runners.get(inbound.agent), batch.setup.channel(context)
         if runner is None or channel is None:
@@ -266,7 +263,6 @@ class Turns:
         return await (self._tasks.report(batch) if is_task else report_command(self._runtime, batch))
 
     async def _refuse(self, batch: Batch, spent: OverBudget) -> Ending:
-        """One sentence for all messages of the batch."""
         ending = Ending(outcome="over-budget", reason=spent.whose)
         await self._finish.all(batch.lease, batch.messages[:-1], ending)
         return ending.saying(text=sentences.over_budget(spent, language_for(batch.inbound.context)))

@@ -127,7 +127,6 @@ class Watch:
             self._said[message.calls[0].id] = self._detail(said)
 
     def _place_words(self) -> None:
-        """Moves the words to their calls, as the draft shows them no more."""
         for id_, said in self._said.items():
             if id_ in self._tools:
                 self._tools[id_] = replace(self._tools[id_], said=said)
@@ -371,7 +370,6 @@ class TurnDraft:
         self._shown = text if self.handle == before else ""  # else an earlier process has opened it, for another text
 
     async def _keep(self, handle: str) -> None:
-        """Records a new handle, so that it outlives the process."""
         before, self.handle = self.handle, handle  # known to the answer even if the mark fails
         if handle and handle != before:
             mark = SessionMark(turn=self.turn, kind="draft", content=handle, at=self.runtime.now())

@@ -12,7 +12,6 @@ from agents.messages import AssistantMessage, Thinking, ToolCall
 from agents.runner import AgentRunner
 from agents.turn import Settings
 from channels.message import Chat, Sender
-from gateway.commands import catalog
 from gateway.commands.catalog import COMMANDS, command_of
 from gateway.config.commands import ALIASES, CHINESE_NAMES, OWNER_ONLY
 from gateway.program import VERSION
@@ -578,8 +577,7 @@ async def test_command_replayed_after_a_crash_is_idempotent(tmp_path: Path, data
         async def twice(name: str, turn: int) -> list[str | None]:
             inbound, texts = Inbound(agent="helper", context=message, command=name), []
             for _ in range(2):
-                ports = house.gateway.approvals, house.gateway.tasks, house.gateway.ends
-                texts.append((await catalog.run(runtime, *ports, sid, turn, inbound)).reply.text)
+                texts.append((await house.gateway.commands.run(sid, turn, inbound)).reply.text)
                 await house.idle()
             return texts
 
@@ -592,25 +590,10 @@ async def test_command_replayed_after_a_crash_is_idempotent(tmp_path: Path, data
         await house.say("think")
         await house.requested(5)
         await house.say("waits")
-        first = await catalog.run(
-            runtime,
-            house.gateway.approvals,
-            house.gateway.tasks,
-            house.gateway.ends,
-            sid,
-            2_000,
-            Inbound(agent="helper", context=message, command="new"),
-        )
+        inbound = Inbound(agent="helper", context=message, command="new")
+        first = await house.gateway.commands.run(sid, 2_000, inbound)
         await house.idle()
-        again = await catalog.run(
-            runtime,
-            house.gateway.approvals,
-            house.gateway.tasks,
-            house.gateway.ends,
-            sid,
-            2_000,
-            Inbound(agent="helper", context=message, command="new"),
-        )
+        again = await house.gateway.commands.run(sid, 2_000, inbound)
         assert first.reply.text == again.reply.text
         assert "“waits”" in (first.reply.text or "")
         assert (await runtime.store.conversation(sid, before=3_000, history_turns=9, waiting_max=9)).history == []
