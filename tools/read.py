@@ -101,24 +101,20 @@ class Read:
             head = os.pread(fd, BLOCK_BYTES, 0)
             if image_type(head):
                 return _image(fd, size, path)
-            kind = document_kind(head, path)
-            if kind and (kind not in TEXT_KINDS or self._as_document(arguments)):
+            kind, asked = document_kind(head, path), arguments.page or arguments.sheet
+            if kind and (kind not in TEXT_KINDS or asked or (self.workspace.was_sent(path) and not arguments.by_lines)):
                 if size > BYTES_MAX:
                     raise ToolError(
                         "TOO_LARGE", f"{called(path)!r} has {size:,} bytes; documents are read up to {BYTES_MAX:,}"
                     )
                 return _OpenDocument(fd=os.dup(fd), kind=kind, size=size)
-            if arguments.page or arguments.sheet:
+            if asked:
                 raise ToolError("INVALID_ARGUMENT", f"{called(path)!r} is no document with pages; use 'offset'")
             if encoding_of(head, is_whole=size <= len(head)) is None:
                 raise ToolError(
                     "NOT_TEXT", f"{called(path)!r} is a binary file of {size} bytes; it cannot be shown as text"
                 )
             return lines.read(fd, size)
-
-    def _as_document(self, arguments: ReadArguments) -> bool:
-        asked = arguments.page or arguments.sheet
-        return bool(asked) or (self.workspace.was_sent(arguments.file_path) and not arguments.by_lines)
 
     async def _pages(self, document: _OpenDocument, arguments: ReadArguments) -> ToolResult:
         first, last = _range(arguments.page)

@@ -49,15 +49,14 @@ def _down(server: McpServer) -> Notice:
 
 def _withheld(server: McpServer) -> Notice:
     digest = digest_of(server.known)
-    waiting = {it.tool: Definition(server.name, it.tool, it.text) for it in server.withheld}
-    tools = ", ".join(f"`{it.name}`" for it in list(waiting.values())[:10]) + (" …" if len(waiting) > 10 else "")
-    shown = list(waiting.values())[:SHOWN_MAX]
+    waiting = server.withheld
+    tools = ", ".join(f"`{it.name}`" for it in waiting[:10]) + (" …" if len(waiting) > 10 else "")
     return Notice(
         cause=f"mcp {server.name} {digest}",
         en=f"Tools of the MCP server `{server.name}` are new or say something else than you have seen, and are withheld: "
-        f"{tools}.{''.join(_change(it, server.known, zh=False) for it in shown)}",
+        f"{tools}.{''.join(_change(it, server.known, zh=False) for it in waiting[:SHOWN_MAX])}",
         zh=f"MCP 服务器 `{server.name}` 的部分工具是新增的，或与你看过的不同，暂不提供：{tools}。"
-        + "".join(_change(it, server.known, zh=True) for it in shown),
+        + "".join(_change(it, server.known, zh=True) for it in waiting[:SHOWN_MAX]),
         choices=(Choice(token=f"{OWN}mcp:{server.name}:{digest}", en="Accept", zh="接受"),),
         typed=f"/approve mcp {server.name} {digest}",
     )
@@ -72,6 +71,5 @@ def _change(tool: Definition, reviews: Mapping[str, Review], *, zh: bool) -> str
         return f"{name}{'（新增）：' if zh else ' (new): '}{now}"
     if old == tool.description:
         return f"{name}{'：参数有变化' if zh else ': other arguments'}"
-    if zh:
-        return f"{name}：{now}（之前：{value(old[:SHOWN_CHARS])}）"
-    return f"{name}: {now} (before: {value(old[:SHOWN_CHARS])})"
+    then = value(old[:SHOWN_CHARS])
+    return f"{name}：{now}（之前：{then}）" if zh else f"{name}: {now} (before: {then})"

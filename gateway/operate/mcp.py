@@ -62,7 +62,15 @@ async def listed(loaded: Loaded) -> list[dict[str, Any]]:
     """Each server with its tools: their names here, who has them, and whether an owner has seen them as they are."""
     servers = _servers(loaded)
     lists = await asyncio.gather(*map(_listed, servers.values()))
-    return [_facts(loaded.config, *it) for it in zip(servers.values(), lists, strict=True)]
+    return [
+        {
+            "server": server.name,
+            "fault": fault,
+            "tools": [_tool(loaded.config, it, server.known) for it in tools],
+            "leftOut": dict(server.left_out),
+        }
+        for server, (tools, fault) in zip(servers.values(), lists, strict=True)
+    ]
 
 
 async def _listed(server: McpServer) -> tuple[list[Definition], str]:
@@ -73,12 +81,6 @@ async def _listed(server: McpServer) -> tuple[list[Definition], str]:
         return [], error.message
     except Exception as error:  # noqa: BLE001 - whatever a server does, the others are listed
         return [], reason_of(error)
-
-
-def _facts(config: Config, server: McpServer, found: tuple[list[Definition], str]) -> dict[str, Any]:
-    tools, fault = found
-    shown = [_tool(config, it, server.known) for it in tools]
-    return {"server": server.name, "fault": fault, "tools": shown, "leftOut": dict(server.left_out)}
 
 
 def _tool(config: Config, tool: Definition, reviews: Mapping[str, Review]) -> dict[str, Any]:
@@ -131,8 +133,7 @@ async def probe(loaded: Loaded, name: str) -> list[Finding]:
     if fault:
         return [*findings, Finding(check, "error", Bilingual(fault), _fix(config))]
     findings.append(Finding(check, "ok", Bilingual(f"{len(tools)} tools", f"{len(tools)} 个工具")))
-    if server.left_out:
-        reasons = "; ".join(f"{tool}: {reason}" for tool, reason in server.left_out.items())
+    if reasons := "; ".join(f"{tool}: {reason}" for tool, reason in server.left_out.items()):
         message = Bilingual(
             f"tools that cannot be used are left out: {reasons}", f"以下工具无法使用，已略去：{reasons}"
         )

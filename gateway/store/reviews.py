@@ -30,7 +30,8 @@ class DatabaseReviews(Database):
     async def record(self, server: str, listed: Mapping[str, str], at: float) -> Mapping[str, Review]:
         """Keeps what a server lists, and returns what is known then."""
         known = await self.of(server)
-        return known if known and _as_known(known, listed) else await self._record(server, listed, at)
+        differing = {tool: text for tool, text in listed.items() if text != (known.get(tool) or Review()).accepted}
+        return known if known and _waiting(known) == differing else await self._record(server, listed, at)
 
     @reads
     def of(self, connection: Connection, server: str) -> Mapping[str, Review]:
@@ -60,7 +61,7 @@ class DatabaseReviews(Database):
         known = reviewed(connection, server)
         if digest is not None and digest != digest_of(known):
             return _accepted_before(connection, server, by, digest)
-        waiting = {tool: it.pending for tool, it in known.items() if it.pending}
+        waiting = _waiting(known)
         for tool, text in waiting.items():
             _accept(connection, server, tool, text, at=at, by=by)
         return sorted(waiting)
@@ -68,7 +69,11 @@ class DatabaseReviews(Database):
 
 def digest_of(known: Mapping[str, Review]) -> str:
     """The digest of what waits."""
-    return _digest({tool: it.pending for tool, it in known.items() if it.pending})
+    return _digest(_waiting(known))
+
+
+def _waiting(known: Mapping[str, Review]) -> dict[str, str]:
+    return {tool: it.pending for tool, it in known.items() if it.pending}
 
 
 def _digest(texts: Mapping[str, str]) -> str:
@@ -83,13 +88,6 @@ def _accepted_before(connection: Connection, server: str, by: str, digest: str) 
     for row in run(connection, theirs, server=server, by=by):
         accepted.setdefault(row.accepted_at, {})[row.tool] = row.accepted
     return next((sorted(tools) for tools in accepted.values() if _digest(tools) == digest), [])
-
-
-def _as_known(known: Mapping[str, Review], listed: Mapping[str, str]) -> bool:
-    """True if recording the listing would change nothing."""
-    waiting = {tool: it.pending for tool, it in known.items() if it.pending}
-    differing = {tool: text for tool, text in listed.items() if text != (known.get(tool) or Review()).accepted}
-    return waiting == differing
 
 
 def reviewed(connection: Connection, server: str) -> dict[str, Review]:

@@ -37,13 +37,16 @@ def main(arguments: list[str]) -> None:
         codecs.lookup(name)
     prepare(request["kind"])
     _give_up()
+    answer: dict[str, Any]
     pages = Pages(**request["pages"])
     try:
         sys.stdin.buffer.seek(0)
         read(request["kind"], sys.stdin.buffer, pages)
         if not pages.total:
             pages.add("")  # an empty sheet is a page, too
-        answer = _answer(pages)
+        pictures = {str(number): base64.b64encode(data).decode() for number, data in pages.pictures.items()}
+        answer = {"total": pages.total, "texts": pages.texts, "scans": pages.scans, "pictures": pictures}
+        answer |= {"sheets": pages.sheets, "sheet": pages.sheet}
     except UnreadableDocument as error:
         answer = {"error": error.code, "sheets": pages.sheets}
     except MemoryError:
@@ -106,9 +109,3 @@ def _read_office(package: Package, pages: Pages) -> None:
         opendocument.read(package, pages)
     else:
         raise UnreadableDocument("other")
-
-
-def _answer(pages: Pages) -> dict[str, Any]:
-    pictures = {str(number): base64.b64encode(data).decode() for number, data in pages.pictures.items()}
-    facts = {"total": pages.total, "texts": pages.texts, "scans": pages.scans, "pictures": pictures}
-    return facts | {"sheets": pages.sheets, "sheet": pages.sheet}

@@ -256,7 +256,7 @@ class _Members:
 def _object(schema: Any, references: _References, depth: int) -> dict[str, Any]:
     whole = _Members()
     whole.add(schema, references, depth)
-    names = [it for it in whole.schemas if _is_name(it)][:MEMBERS_MAX]
+    names = [it for it in whole.schemas if 0 < len(it) <= NAME_CHARS_MAX and it.isprintable()][:MEMBERS_MAX]
     members = {name: _member(whole.schemas[name], references, depth + 1) for name in names}
     closed = references.resolved(schema).get("additionalProperties") is False
     return {
@@ -265,10 +265,6 @@ def _object(schema: Any, references: _References, depth: int) -> dict[str, Any]:
         "required": [it for it in whole.required if it in members and "default" not in members[it]],
         "additionalProperties": whole.is_open or not (whole.is_declared or closed),
     }
-
-
-def _is_name(name: str) -> bool:
-    return 0 < len(name) <= NAME_CHARS_MAX and name.isprintable()
 
 
 def _member(schema: Any, references: _References, depth: int) -> dict[str, Any]:

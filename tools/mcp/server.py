@@ -17,6 +17,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -253,7 +254,7 @@ class McpServer:
         starting, ended = asyncio.timeout(self.config.start_seconds), ProgramEnd()
         try:
             async with starting:
-                await asyncio.to_thread(_load)
+                await asyncio.to_thread(import_module, "tools.mcp.client")  # off the loop: the SDK takes a second
                 from tools.mcp import client
 
                 transport = await self._transport(ended)
@@ -308,11 +309,6 @@ class McpServer:
 def pause_after(pause: float, ran_seconds: float) -> float:
     """The pause before the next start, by the one before: it doubles while starts fail or do not last."""
     return min(2 * pause, PAUSE_MAX_SECONDS) if pause and ran_seconds <= STEADY_SECONDS else PAUSE_FIRST_SECONDS
-
-
-def _load() -> None:
-    """Imports the SDK, which takes a second, off the event loop."""
-    from tools.mcp import client  # noqa: F401
 
 
 def innermost(error: BaseException) -> BaseException:
