@@ -223,7 +223,7 @@ class Intake:
             log.info("vote_heard", session=sid, **facts)
             return "accepted"
         event = "" if inbound.command else self._event(receipt)
-        acceptance = await self._store(replace(inbound, context=context, event=event), receipt.dedupe)
+        acceptance = await self._store(replace(inbound, context=context, event=event), receipt.dedupe, sid)
         outcome = "duplicate" if acceptance.turn is None else "overflow" if acceptance.overflow else "accepted"
         log.info("message_" + outcome, turn=acceptance.turn, session=sid, **facts)
         return outcome
@@ -278,9 +278,9 @@ class Intake:
         key within the channel account. Raises StoreUnavailable."""
         return await self._store(Inbound(agent=agent, context=context, asked=caller), (name,))
 
-    async def _store(self, inbound: Inbound, dedupe: Sequence[str]) -> Acceptance:
+    async def _store(self, inbound: Inbound, dedupe: Sequence[str], sid: str = "") -> Acceptance:
         agent, context, command = inbound.agent, inbound.context, inbound.command
-        sid = self._session(agent, context)
+        sid = sid or self._session(agent, context)
         delivery = Delivery.of(
             inbound,
             sid=saying_session(sid) if command == INTRODUCTION else control_session(sid) if command else sid,
