@@ -1,6 +1,6 @@
 """Turns to look at: their records, the texts that many of them share, and the journal's rows beside them.
 
-A turn's record is written in the commit that ends it (`Store.finish`), so there is no turn without its row, and nothing to
+A turn's record is written in the commit that ends it (`finish`), so there is no turn without its row, and nothing to
 catch up with after a crash. Its shared prompt, tools and route are stored once each, by hash. Everything else is read from
 the journal, which has it anyway: what was recalled or erased there is gone here.
 """

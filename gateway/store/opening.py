@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Literal, NoReturn, TypeAlias, TypeVar
+from typing import Literal, TypeAlias, TypeVar
 
 from sqlalchemy import Connection, create_engine, text
 from sqlalchemy.exc import OperationalError, SQLAlchemyError
@@ -130,23 +130,13 @@ def answer(connection: Connection, dedupe: str) -> StoredAnswer | None:
     return answer_of(run(connection, ANSWER, dedupe=dedupe).mappings().all())
 
 
-async def _refuse(operation: Callable[[Connection], T]) -> T:
-    raise RuntimeError(f"this database is only read: {operation}")
-
-
-def _refused(*_: object, **__: object) -> NoReturn:
-    raise RuntimeError("this database is only read")
-
-
-_REFUSED: Any = _refused
-
-
 class ReadOnlyStore(Store):
-    """Its parts read; everything else is refused, and so is every write, by the database too."""
-
-    worker, shared = "", True
-    lease_valid = accept = claim = load = append = finish = release = renew = session_state = stop = _REFUSED
-    contact_state = backlog = prune = _rows = _close = start = notify = probe = close = _REFUSED
+    """The store of a database that is only read, with or without a running gateway. Every write is refused, by the database
+    too."""
 
     def __init__(self, config: DatabaseConfig) -> None:
-        self._share(offline(config, access="read"), _refuse)
+        super().__init__(read=offline(config, access="read"), write=_refuse)
+
+
+async def _refuse(operation: Callable[[Connection], T]) -> T:
+    raise RuntimeError(f"this database is only read: {operation}")

@@ -123,6 +123,11 @@ class Spoken:
     how: Literal["said", "quoted", "heard", "copied"] = "said"
     parts: int = 0
 
+    @property
+    def row(self) -> dict[str, Any]:
+        row = {"message": self.message, "person": self.person, "name": self.name, "how": self.how}
+        return row | {"direct": int(self.direct), "parts": self.parts}
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Delivery:

@@ -7,29 +7,22 @@ from typing import Any, Literal
 from sqlalchemy import Connection
 
 from gateway.store.records import Delivery, Lease
-from gateway.store.statements import INSERT_MESSAGE, InboxStatus, OutboxStatus
-from gateway.store.writer import Database, reads, run, writes
-
-_COUNT = """
-INSERT INTO session AS t (id, owner, epoch, pending, stopped, begun) VALUES (:sid, CAST(:owner AS TEXT), 1, 1, 0, 0)
-ON CONFLICT (id) DO UPDATE SET
-    begun = CASE WHEN t.owner IS NULL AND t.pending = 0 THEN 0 ELSE t.begun END,
-    pending = t.pending + 1,
-    owner = COALESCE(t.owner, excluded.owner),
-    epoch = t.epoch + CASE WHEN t.owner IS NULL AND excluded.owner IS NOT NULL THEN 1 ELSE 0 END
-RETURNING owner, epoch
-"""
+from gateway.store.statements import COUNT_MESSAGE, INSERT_MESSAGE, InboxStatus, OutboxStatus
+from gateway.store.writer import Database, reads, run, value, values, writes
 
 
 def put(connection: Connection, delivery: Delivery, worker: str | None = None) -> tuple[int | None, Lease | None]:
     """Put the message into the inbox, once for its key, and count it on its chat's row. Returns its number, None if it
     is there already. An idle chat becomes the worker's, whose lease is returned, too; without a worker the chat's lane or
     the next sweep finds the message."""
-    turn: int | None = run(connection, INSERT_MESSAGE, **delivery.row).scalar()
-    if turn is None:
-        return None, None
-    row = run(connection, _COUNT, sid=delivery.sid, owner=worker).one()
-    return turn, Lease(sid=delivery.sid, epoch=row.epoch) if worker is not None and row.owner == worker else None
+    turn: int | None = value(connection, INSERT_MESSAGE, **delivery.row)
+    return turn, count(connection, delivery.sid, worker) if turn is not None else None
+
+
+def count(connection: Connection, sid: str, owner: str | None, *, stopped: int = 0, begun: int = 0) -> Lease | None:
+    """Count a message on its chat's row; returns the lease if the chat is the owner's."""
+    holder, epoch = values(connection, COUNT_MESSAGE, sid=sid, owner=owner, stopped=stopped, begun=begun)
+    return Lease(sid=sid, epoch=epoch) if owner is not None and holder == owner else None
 
 
 _OUTCOME = """

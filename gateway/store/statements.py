@@ -2,8 +2,8 @@
 
 The database is the queue, the journal and the store; `migrations/versions/` make its tables and say what a column is for.
 A session row is the lease of one chat: one owner at a time, with an epoch that every write names, and counters that
-decide. The transcript is the write-ahead log of a turn. Times are seconds since the epoch. `sqlite_statements` and
-`postgres_statements` hold what the two say differently; the steps and the guarantees are the same.
+decide. The transcript is the write-ahead log of a turn. Times are seconds since the epoch. What only one of the two
+understands is in `sqlite` and `postgres`.
 """
 
 from collections.abc import Sequence
@@ -54,6 +54,40 @@ INSERT INTO inbox (dedupe, dedupe_text, sid, body, at, sender, person, again, ch
 VALUES (:dedupe, :dedupe_text, :sid, :body, :at, :sender, :person, CAST(:again AS BIGINT), :chat, {InboxStatus.WAITING:d}, 0)
 ON CONFLICT DO NOTHING RETURNING id
 """
+COUNT_MESSAGE = """
+INSERT INTO session AS t (id, owner, epoch, pending, stopped, begun) VALUES (:sid, :owner, 1, 1, :stopped, :begun)
+ON CONFLICT (id) DO UPDATE SET
+    begun = CASE WHEN t.owner IS NULL AND t.pending = 0 THEN excluded.begun ELSE t.begun END,
+    pending = t.pending + 1,
+    epoch = t.epoch + CASE WHEN t.owner IS NULL AND excluded.owner IS NOT NULL THEN 1 ELSE 0 END,
+    owner = COALESCE(t.owner, excluded.owner),
+    stopped = CASE WHEN t.stopped > excluded.stopped THEN t.stopped ELSE excluded.stopped END
+RETURNING owner, epoch
+"""
+WAITING_OF = f"""
+SELECT count(*) AS theirs, min(id) AS since, count(*) FILTER (WHERE sid LIKE :control_sids) AS notes,
+    COALESCE((SELECT pending FROM session WHERE id = :sid), 0) AS pending
+FROM inbox WHERE sender = :sender AND {WAITS} AND again IS NULL
+"""
+"""Messages that the gateway itself has put there, such as reminders, use up none of a person's limit."""
+WAITING_OF_PEOPLE = f"SELECT count(*) FROM inbox WHERE sid = :sid AND {WAITS} AND again IS NULL"
+OLDEST_WAITING = f"SELECT min(id) FROM inbox WHERE sid = :sid AND {WAITS}"
+NOTED = "SELECT EXISTS (SELECT 1 FROM inbox WHERE sid = :control AND id > :since)"
+"""True if the chat has had a note since a message came."""
+MOVE_MESSAGE = """
+UPDATE inbox SET sid = :sid, beyond = :rate, chat = CASE WHEN CAST(:rate AS TEXT) IS NULL THEN NULL ELSE chat END
+WHERE id = :turn
+"""
+FREE_KEY = "UPDATE inbox SET dedupe = dedupe || ':' || id WHERE id = :turn"
+REFUSE_MESSAGE = f"UPDATE inbox SET status = {InboxStatus.OVERFLOW:d}, body = '', chat = NULL WHERE id = :turn"
+TAKE = "UPDATE session SET owner = :owner, epoch = epoch + 1, begun = 0 WHERE id = :sid RETURNING epoch"
+COUNT_ATTEMPT = f"""
+UPDATE inbox SET attempts = attempts + 1
+WHERE sid = :sid AND {WAITS} AND id <= (SELECT begun FROM session WHERE id = :sid)
+"""
+COUNT_AMBIGUOUS = f"""
+UPDATE outbox SET ambiguous = ambiguous + 1 WHERE id = (SELECT min(id) FROM outbox WHERE sid = :sid AND {TO_SEND})
+"""
 LEASED = "SELECT id AS sid, epoch FROM session WHERE owner = :owner"
 QUEUED = f"""
 SELECT {PART_COLUMNS} FROM outbox WHERE sid = :sid AND {TO_SEND}
@@ -67,7 +101,7 @@ SELECT i.id AS turn, i.body, i.at, i.attempts, s.stopped, s.revision, s.begun,
 FROM inbox i JOIN session s ON s.id = i.sid
 WHERE i.sid = :sid AND i.{WAITS} AND s.epoch = :epoch AND s.owner IS NOT NULL ORDER BY i.id LIMIT :waiting_max
 """
-OTHERS_WAIT = f"EXISTS (SELECT 1 FROM inbox WHERE sid = :sid AND {WAITS} AND COALESCE(sender, '') <> :sender)"
+OTHERS_WAIT = f"SELECT EXISTS (SELECT 1 FROM inbox WHERE sid = :sid AND {WAITS} AND COALESCE(sender, '') <> :sender)"
 """A message stops no work for another person, nor what an approver has allowed."""
 WAITING_BEFORE = f"""
 SELECT i.id AS turn, i.body, i.at, i.attempts FROM inbox i
@@ -188,6 +222,45 @@ INSERT INTO mark (sid, kind, turn, content, at) VALUES (:sid, :kind, :turn, :con
 ON CONFLICT (sid, kind, turn) DO UPDATE SET content = excluded.content WHERE mark.kind = 'draft' RETURNING turn
 """
 STATE = "SELECT pending, stopped, revision FROM session WHERE id = :sid AND epoch = :epoch"
+STATE_LOCKED = f"{STATE} FOR UPDATE"
+APPEND = """
+INSERT INTO transcript (sid, seq, turn, kind, content)
+VALUES (:sid, (SELECT COALESCE(max(seq), 0) + 1 FROM transcript WHERE sid = :sid), :turn, :kind, :content) RETURNING seq
+"""
+SPEAK = """
+INSERT INTO spoken (sid, seq, place, turn, message, person, name, direct, how, parts)
+VALUES (:sid, :seq, :place, :turn, :message, :person, :name, :direct, :how, :parts)
+"""
+JOIN = f"UPDATE inbox SET status = {InboxStatus.JOINED:d}, turn = :turn WHERE id = :joined AND {WAITS} RETURNING id"
+COUNT_DOWN = "UPDATE session SET pending = pending - :by WHERE id = :sid"
+COUNT_FINISHED = "UPDATE session SET pending = pending - 1, begun = 0 WHERE id = :sid"
+CLOSE_MESSAGE = f"UPDATE inbox SET status = :status WHERE id = :turn AND {WAITS} RETURNING id"
+INSERT_PART = """
+INSERT INTO outbox (sid, turn, part, key, payload, status, attempts, ambiguous, next_at, created)
+VALUES (:sid, :turn, :part, :key, :payload, 0, 0, 0, 0, :created) RETURNING id
+"""
+OPEN_BESIDE = """
+INSERT INTO session (id, owner, epoch, pending, stopped, begun) VALUES (:sid, NULL, 0, 0, 0, 0) ON CONFLICT DO NOTHING
+"""
+CLOSE_PART = "UPDATE outbox SET status = :status, ext_id = :ext_id, reason = :reason WHERE id = :part"
+STOP = "UPDATE session SET stopped = :before WHERE id = :sid AND stopped < :before"
+STOPPED = f"SELECT count(*) FROM inbox WHERE sid = :sid AND id < :before AND {WAITS}"
+SPEND = """
+INSERT INTO usage (scope, day, tokens, cost) VALUES (:scope, :day, :tokens, :cost)
+ON CONFLICT (scope, day) DO UPDATE SET tokens = usage.tokens + excluded.tokens, cost = usage.cost + excluded.cost
+"""
+PROBE = """
+INSERT INTO worker (id, lock_key, expires) VALUES ('probe', 0, '1970-01-01')
+ON CONFLICT (id) DO UPDATE SET lock_key = worker.lock_key + 1
+"""
+"""A statement that changes nothing would pass on a full or read-only disk: this one changes a row."""
+_ANSWERED = f"status IN ({InboxStatus.JOINED:d}, {InboxStatus.DONE:d}, {InboxStatus.OVERFLOW:d})"
+PRUNE = (
+    "DELETE FROM usage WHERE day < :day",
+    "DELETE FROM mark WHERE kind = 'draft' AND at < :before",
+    f"DELETE FROM outbox WHERE status = {OutboxStatus.SENT:d} AND created < :before",
+    f"DELETE FROM inbox WHERE {_ANSWERED} AND at < :before",
+)
 REVISION = "SELECT COALESCE(max(revision), 0) AS revision FROM session WHERE id = :sid"
 RENEW = "UPDATE session SET epoch = epoch + 1 WHERE id = :sid AND epoch = :epoch RETURNING epoch"
 RELEASE = f"""

@@ -1,15 +1,14 @@
-"""The port of the durable store: the questions of the door, the lanes and the outbox to the database.
+"""The durable store: what the door, the lanes and the outbox ask of the database, on SQLite and PostgreSQL.
 
-Every method is one round trip and one commit. A write under an old epoch raises `Fenced`: another worker owns the chat.
-SQLite (`sqlite.py`) and PostgreSQL (`postgres.py`) implement it; nothing above may know which. Statements that are the
-same on both are here.
+Each method is one commit. `StoreEngine` has the steps that take several statements; a method here is one statement, or a
+part with tables of its own.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any
+from uuid import uuid4
 
-from channels.web.admission import Sessions
 from gateway.config.budgets import Rate, Rated
 from gateway.store import statements as sql
 from gateway.store.approvals import DatabaseApprovals
@@ -18,20 +17,18 @@ from gateway.store.branches import DatabaseBranches
 from gateway.store.changes import DatabaseChanges
 from gateway.store.chatter import DatabaseChatter
 from gateway.store.contacts import DatabaseContacts
+from gateway.store.engine import StoreEngine
 from gateway.store.errors import DatabaseFault, Fenced
 from gateway.store.files import DatabaseFiles
 from gateway.store.later import DatabaseLater
-from gateway.store.layers import DatabaseLayers, LayerRow
+from gateway.store.layers import DatabaseLayers
 from gateway.store.memory import DatabaseMemory
 from gateway.store.owners import DatabaseOwners
 from gateway.store.records import (
-    Acceptance,
     Bill,
     Concerned,
     ContactState,
-    Delivery,
     Entry,
-    Known,
     Lease,
     NewPart,
     OutboxPart,
@@ -40,15 +37,14 @@ from gateway.store.records import (
     SessionMark,
     SessionState,
     StoredAnswer,
-    View,
     Work,
     month_of,
 )
 from gateway.store.reviews import DatabaseReviews
 from gateway.store.sends import DatabaseSends
 from gateway.store.sessions import CHOICE, CONTROL
-from gateway.store.tasks import DatabaseTasks, TaskEnd
-from gateway.store.writer import Run
+from gateway.store.tasks import DatabaseTasks
+from gateway.store.writer import Run, rows
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -60,46 +56,16 @@ class Backlog:
     oldest: float | None
 
 
-class Store(Protocol):
-    worker: str
-    """The name under which this process owns chats."""
-    shared: bool
-    """True if other processes work on the same database."""
-    files: DatabaseFiles
-    """Files of agents, programs and people; this and all that follows is in the same database."""
-    archive: DatabaseArchive
-    """The memory of the web chat."""
-    search: DatabaseSearch
-    """The search for words in it."""
-    branches: DatabaseBranches
-    """The branches of the web chat's conversations."""
-    sessions: Sessions
-    """The people who are signed in to the web chat."""
-    memory: DatabaseMemory
-    """People's notes, and the index of past turns."""
-    changes: DatabaseChanges
-    """Changes that people make to messages that were accepted."""
-    chatter: DatabaseChatter
-    """Lines that people write in groups beside the bot, and their reactions."""
-    contacts: DatabaseContacts
-    """The people who wait for pairing, and those it has approved."""
-    owners: DatabaseOwners
-    """The owners that a claim code made, and when owners heard of something."""
-    reviews: DatabaseReviews
-    """Tools of MCP servers as owners have seen them."""
-    approvals: DatabaseApprovals
-    """Requests that wait for a person's decision, and what was approved for good."""
-    layers: DatabaseLayers
-    """Turns to look at: what was kept of them."""
-    sends: DatabaseSends
-    """Messages that the gateway was told to send."""
-    tasks: DatabaseTasks
-    """Tasks that conversations asked for, and how they ended."""
-    later: DatabaseLater
-    """Turns that will begin without a message, and when."""
+class Store(StoreEngine):
+    """The store on either database; `SqliteStore` and `PostgresStore` say how an operation is run, and who is alive. What
+    is here for the latter is what holds for one process alone."""
 
-    def _share(self, read: Run, write: Run) -> None:
-        """Sets the parts with the same statements on both databases."""
+    shared = False
+    """True if other processes work on the same database."""
+
+    def __init__(self, *, read: Run, write: Run) -> None:
+        super().__init__(read=read, write=write)
+        self.worker = uuid4().hex
         self.files = DatabaseFiles(read=read, write=write)
         self.archive = DatabaseArchive(read=read, write=write)
         self.search = DatabaseSearch(read=read, write=write)
@@ -122,21 +88,12 @@ class Store(Protocol):
 
     def lease_valid(self) -> bool:
         """Returns True if this worker can still trust its claim on its chats; else nothing is sent. Asks no database."""
+        return True
 
     @property
     def failing(self) -> DatabaseFault | None:
         """The fault for which the newest writes of this worker were not taken; None if they were. Asks no database."""
         return None
-
-    async def accept(
-        self, delivery: Delivery, *, pending_max: int, sender_max: int, claim: bool, begin: bool = False
-    ) -> Acceptance:
-        """Writes the message and its dedupe keys. `claim` takes an idle chat; `begin` also records that its turn begins
-        at once. At most `pending_max` wait in a chat and `sender_max` of one sender, who may have as many commands
-        besides. Beyond these limits or a rate only the keys are kept, but the first of a burst is answered with a note.
-
-        Raises StoreUnavailable.
-        """
 
     async def waiting_as(self, dedupe: Sequence[str]) -> tuple[int, str, str] | None:
         """Returns number, session and body of the message that waits under these keys."""
@@ -144,43 +101,9 @@ class Store(Protocol):
         row = await self._one(sql.WAITING_AS, {"first": first, "second": second})
         return (row["id"], row["sid"], row["body"]) if row else None
 
-    async def claim(self, limit: int) -> Sequence[Lease]:
-        """Takes at most `limit` chats that have work and no living owner, counting the turns that a crash cut off."""
-
     async def leased(self) -> Sequence[Lease]:
         """The chats that this worker owns, as the database has it."""
         return [Lease(**row) for row in await self._rows(sql.LEASED, {"owner": self.worker})]
-
-    async def load(self, lease: Lease, *, history_turns: int, waiting_max: int, known: Known | None = None) -> View:
-        """Loads the chat's work with at most `history_turns` (at least 1) turns before it: only those behind `known`, if
-        that is unchanged."""
-
-    async def append(
-        self, lease: Lease, entries: Sequence[Entry], joined: Sequence[int] = (), *, revision: int | None = None
-    ) -> SessionState:
-        """Journals a step and joins the messages `joined` to its turn. Raises Fenced, or Revised if the conversation has
-        another `revision` now."""
-
-    async def finish(
-        self,
-        lease: Lease,
-        entries: Sequence[Entry],
-        parts: Sequence[NewPart],
-        *,
-        at: float,
-        dead: bool = False,
-        revision: int | None = None,
-        layers: LayerRow | None = None,
-        task: TaskEnd | None = None,
-        beside: str | None = None,
-    ) -> Sequence[OutboxPart]:
-        """Ends the turn of `entries` (the last is its `final` row) and queues its reply, in one commit, which also keeps its
-        `layers` and ends the `task` whose last turn it is.
-
-
-        A `dead` message is kept for the operator. A turn that has ended is left alone: a stopped caller may not know of
-        its commit. Raises Fenced, or Revised as `append` does and if the turn was stopped.
-        """
 
     async def begun(self, lease: Lease, turn: int) -> None:
         """Records that a turn of all messages up to `turn` is about to begin; 0 for none. If the process dies before that
@@ -214,10 +137,6 @@ class Store(Protocol):
     async def failed(self, lease: Lease, part: OutboxPart, reason: str) -> bool:
         """Gives a part up: it is a dead letter. True as for `sent`."""
         return await self._close(lease, part, status=sql.OutboxStatus.FAILED, ext_id=None, reason=reason)
-
-    async def _close(self, lease: Lease, part: OutboxPart, /, **outcome: Any) -> bool:
-        """Decides by the counter on the chat's own row, so that no message can slip in between."""
-        raise NotImplementedError
 
     async def is_queued(self, part: OutboxPart) -> bool:
         """True if it is still to be sent."""
@@ -287,9 +206,6 @@ class Store(Protocol):
         row = await self._one(sql.DRAFT, {"sid": sid, "turn": turn})
         return row["content"] if row else None
 
-    async def stop(self, sid: str, before: int) -> int:
-        """Stops every turn of the chat below `before`; returns the number of messages concerned."""
-
     async def notify(self, sid: str | None) -> None:
         """Asks the other workers to load a session, or with None to look for sessions without an owner."""
 
@@ -301,12 +217,6 @@ class Store(Protocol):
     async def backlog(self) -> Backlog:
         """Counts the messages and parts that are neither answered nor given up."""
         return Backlog(**await self._ours(sql.BACKLOG, {}))
-
-    async def prune(self, before: float) -> int:
-        """Deletes finished inbox and outbox rows older than `before` (the dedupe horizon)."""
-
-    async def probe(self) -> None:
-        """Proves that the database takes writes. Raises StoreUnavailable."""
 
     async def close(self) -> None: ...
 
@@ -359,8 +269,9 @@ class Store(Protocol):
         return {row["sid"].removeprefix(CHOICE): row["content"] for row in rows}
 
     async def _rows(self, statement: str, names: Mapping[str, Any]) -> Sequence[Any]:
-        """The rows that one statement returns, after its commit."""
-        raise NotImplementedError
+        """Return the rows of one statement, after its commit."""
+        run = self.read if statement.lstrip().startswith(("SELECT", "WITH")) else self.write
+        return await run(lambda connection: rows(connection, statement, **names))
 
     async def _one(self, statement: str, names: Mapping[str, Any]) -> Any:
         """Returns the first row or None."""

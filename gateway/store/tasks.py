@@ -13,7 +13,7 @@ from sqlalchemy import Connection
 from gateway.store.records import Delivery
 from gateway.store.sends import put
 from gateway.store.statements import NEVER, WAITS
-from gateway.store.writer import Database, reads, run, writes
+from gateway.store.writer import Database, reads, rows, run, writes
 
 TaskState: TypeAlias = Literal["running", "ended", "failed", "stopped", "recalled"]
 ORPHAN_SECONDS = 60.0
@@ -151,7 +151,7 @@ def end_task(connection: Connection, end: TaskEnd, by: int | None = None) -> boo
     claims the conversation that the report goes to: its lane finds it, or the next round of the sweep does."""
     names: dict[str, Any] = {"id": end.id, "state": end.state, "at": end.at, "by": by}
     names |= {"result": end.result, "external": int(end.external)}
-    if run(connection, _END, **names).first() is None:
+    if not rows(connection, _END, **names):
         return False
     if end.report:
         put(connection, end.report)

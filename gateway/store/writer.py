@@ -8,6 +8,7 @@ fails at once, even with a busy_timeout.
 """
 
 import asyncio
+import re
 import sqlite3
 import threading
 import time
@@ -15,6 +16,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import IntEnum, unique
+from functools import cache
 from queue import Empty, SimpleQueue
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeAlias, TypeVar
 
@@ -57,6 +59,37 @@ def run(connection: Connection, statement: str, **names: object) -> CursorResult
     lists = {name: list(value) or [None] for name, value in given.items() if isinstance(value, list | tuple)}
     expanding: list[BindParameter[Any]] = [bindparam(name, expanding=True) for name in lists]
     return connection.execute(text(statement).bindparams(*expanding), given | lists)
+
+
+def rows(connection: Connection, statement: str, **names: object) -> list[Any]:
+    """Execute a statement on the driver itself and return all its rows, by name: SQLAlchemy's way there costs more than
+    the statement. A list is not expanded."""
+    driver: Any = connection.connection.driver_connection
+    if not is_shared(connection):
+        cursor = driver.cursor()
+        cursor.row_factory = sqlite3.Row
+        return list(cursor.execute(statement, names))
+    from psycopg.rows import dict_row
+
+    cursor = driver.cursor(row_factory=dict_row).execute(_psycopg(statement), names)
+    return cursor.fetchall() if cursor.description else []
+
+
+@cache
+def _psycopg(statement: str) -> str:
+    """Write the placeholders as psycopg does. A `::` is a cast."""
+    return re.sub(r"(?<!:):([a-z]\w*)", r"%(\1)s", statement.replace("%", "%%"))
+
+
+def values(connection: Connection, statement: str, **names: object) -> tuple[Any, ...]:
+    """Return the values of the first row; empty if there is no row."""
+    row = next(iter(rows(connection, statement, **names)), ())
+    return tuple(row.values() if isinstance(row, dict) else row)
+
+
+def value(connection: Connection, statement: str, **names: object) -> Any:
+    """Return the first value of the first row; None if there is no row."""
+    return next(iter(values(connection, statement, **names)), None)
 
 
 def is_shared(connection: Connection) -> bool:
@@ -190,13 +223,17 @@ class Lock(IntEnum):
     replicas of two versions keep each other out by it. A worker's own lock has a random number of 62 bits (`Presence`).
     """
 
-    SENDER_RATE = 1
-    CHAT_RATE = 2
+    SENDER = 1
+    """Held while a message of that sender arrives."""
+    CHAT = 2
+    """Held while a message arrives in that chat, whichever its topic, if there is a rate."""
     STRANGERS = 3
     CODES = 4
     CLAIM = 5
     SCHEDULES = 6
     REVIEWS = 7
+    SESSION = 8
+    """Held while a message arrives in that session."""
     MIGRATION = 7_305_843_001_216
     ARCHIVE = 7_305_843_001_217
     """Held while a conversation of the web chat is added to or erased."""
@@ -210,3 +247,16 @@ def lock(connection: Connection, kind: Lock, name: str | None = None) -> None:
     if is_shared(connection):
         key = ":kind, COALESCE(hashtext(CAST(:name AS TEXT)), 0)" if kind < 100 else ":kind"
         run(connection, f"SELECT pg_advisory_xact_lock({key})", kind=int(kind), name=name)
+
+
+_LOCK_ARRIVAL = f"""
+SELECT pg_advisory_xact_lock({Lock.SESSION:d}, hashtext(:sid)),
+    pg_advisory_xact_lock({Lock.SENDER:d}, hashtext(:sender)),
+    pg_advisory_xact_lock({Lock.CHAT:d}, hashtext(:chat))
+"""
+
+
+def lock_arrival(connection: Connection, *, sid: str, sender: str | None, chat: str | None) -> None:
+    """Wait, in one round trip, for the messages that arrive before this one; None waits for nobody."""
+    if is_shared(connection):
+        rows(connection, _LOCK_ARRIVAL, sid=sid, sender=sender, chat=chat)

@@ -219,19 +219,14 @@ def hook_statements(kill: Kill) -> None:
         if isinstance(connection, sqlite3.Connection):  # also what goes past SQLAlchemy
             connection.set_trace_callback(about_to)
 
-    def executed(connection: Any, cursor: Any, statement: str, *more: Any) -> None:
-        if connection.dialect.name != "sqlite":
-            about_to(statement)
-
     event.listen(Engine, "connect", connected)
-    event.listen(Engine, "before_cursor_execute", executed)
-    execute = psycopg.AsyncConnection.execute
+    execute = psycopg.Cursor.execute
 
-    async def reached(*positional: Any, **named: Any) -> Any:
-        kill.reach("SQL")
-        return await execute(*positional, **named)
+    def executed(cursor: Any, statement: Any, *more: Any, **named: Any) -> Any:
+        about_to(str(statement))
+        return execute(cursor, statement, *more, **named)
 
-    psycopg.AsyncConnection.execute = reached  # type: ignore[method-assign]
+    setattr(psycopg.Cursor, "execute", executed)  # noqa: B010 - a type checker would have its overloads
 
 
 def explain(loop: asyncio.AbstractEventLoop | None) -> None:

@@ -2,19 +2,21 @@
 
 import asyncio
 from pathlib import Path
+from threading import Event
 
 import psycopg
 import pytest
+from sqlalchemy import Connection
 
 from gateway.config.root import DatabaseConfig
 from gateway.store import postgres
-from gateway.store import postgres_statements as sql
+from gateway.store import statements as sql
 from gateway.store.errors import StoreUnavailable
 from gateway.store.migrate import DatabaseUnusable
 from gateway.store.opening import open_store
 from gateway.store.postgres import PostgresStore
-from gateway.store.writer import Lock
-from tests.gateway.store.chats import leased, opened, work_of
+from gateway.store.writer import Lock, rows
+from tests.gateway.store.chats import leased, message, opened, work_of
 from tests.waiting import until
 
 
@@ -104,5 +106,44 @@ def test_no_two_locks_have_one_number_and_all_are_in_one_list() -> None:
     assert [*Lock.__members__] == [it.name for it in Lock]
     sources = Path(postgres.__file__).parents[1].rglob("*.py")
     taken = [it for it in sources for line in it.read_text().splitlines() if "pg_advisory_xact_lock(" in line]
-    assert {it.stem for it in taken} == {"writer", "postgres_statements"}
-    assert sql.LOCK_RATES.count(f"lock({Lock.SENDER_RATE:d},") == sql.LOCK_RATES.count(f"lock({Lock.CHAT_RATE:d},") == 1
+    assert {it.stem for it in taken} == {"writer"}
+
+
+async def test_limits_are_exact_with_two_replicas(postgres_url: str) -> None:
+    async with opened(postgres_url) as one, opened(postgres_url) as other:
+
+        async def burst(sender: str, chats: int) -> list[str]:
+            deliveries = [message(it, sid=f"{sender} {it % chats}", sender=f"f:d:{sender}") for it in range(40)]
+            accepted = await asyncio.gather(
+                *(
+                    (one, other)[at % 2].accept(it, pending_max=6, sender_max=7, claim=True)
+                    for at, it in enumerate(deliveries)
+                )
+            )
+            return [it.sid for it, acceptance in zip(deliveries, accepted, strict=True) if not acceptance.overflow]
+
+        assert len(await burst("in one chat", 1)) == 6
+        assert len(await burst("in many chats", 20)) == 7
+
+
+async def test_frozen_replica_holds_no_chat_beyond_its_lease(postgres_url: str) -> None:
+    async with opened(postgres_url, lease_seconds=1) as one, opened(postgres_url) as other:
+        lease, thawed = await leased(one), Event()
+        assert isinstance(one, PostgresStore)
+
+        def freeze(connection: Connection) -> None:
+            assert rows(connection, sql.STATE_LOCKED, **lease.row)
+            thawed.wait()
+            rows(connection, sql.COUNT_DOWN, sid=lease.sid, by=1)
+
+        frozen = asyncio.ensure_future(one.write(freeze))
+        assert one._presence is not None
+        one._presence._closing.set()
+        try:
+            await until(lambda: other.claim(10))
+        finally:
+            thawed.set()
+        with pytest.raises(StoreUnavailable):
+            await frozen
+        (taken,) = await other.leased()
+        assert (taken.epoch, (await other.session_state(taken)).pending) == (lease.epoch + 1, 1)
