@@ -30,7 +30,8 @@ from agents.messages import (
 from agents.prompt.fences import TOOL_CALLS
 from agents.providers.provider import ModelEvent, ModelRequest, OneTool, SentTurn, System, grown
 from agents.providers.request import called_names
-from agents.providers.textcalls import PROMPTED, Rewriting, Stretch, Style, calls_among_words, rewritten
+from agents.providers.textcalls import Rewriting, Style, rewritten
+from agents.providers.textforms import PROMPTED, Stretch, calls_among_words
 from tools.tool import Image
 
 Offer: TypeAlias = Literal["tools", "not now", "they do not work", "no tools"]

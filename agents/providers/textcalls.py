@@ -1,27 +1,19 @@
-"""Calls and thoughts that a model wrote into its text become parts of their own.
+"""A provider's answer rewritten on the way: thoughts and calls that the model wrote into its text become parts of their
+own.
 
 Words are shown as they arrive, up to the first opening of a call. What follows is held until the answer is over and read
 as a whole, so what was shown and what is kept agree. Thoughts are `<think>…</think>` at the very beginning; blank space
 around them belongs to neither side, and anywhere else the tag is ordinary text.
-
-Calls have two forms: what Qwen, Hermes and their like write between `<tool_call>` and `</tool_call>`, which is JSON or a
-`<function=…>`, and JSON alone. An opening without what belongs behind it is a mention, and a call that is quoted as code
-is a quotation: both are ordinary text. Broken JSON is never mended by guessing: it stays a call without arguments, and
-its text is kept for the answer. Only what has one reading is tolerated: a fence around the JSON, raw line breaks in its
-strings, arguments encoded twice.
 """
 
 import hashlib
-import json
 import re
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 from itertools import count, groupby
-from typing import Any, Literal, TypeAlias
+from typing import Literal
 
 from agents.messages import AssistantMessage, AssistantPart, StopReason, Text, Thinking, ToolCall, texts
-from agents.providers.payload import parse_arguments, refuse_constant, well_formed
 from agents.providers.provider import (
     Done,
     ModelEvent,
@@ -33,7 +25,7 @@ from agents.providers.provider import (
     ToolCallEnd,
     ToolCallStart,
 )
-from tools.tool import ToolSpec
+from agents.providers.textforms import BARE, TAGS, Form, Stretch, calls_alone, calls_among_words, opening_of
 
 DONE_WELL: frozenset[StopReason] = frozenset({"end_turn", "stop_sequence", "tool_use"})
 """The reasons that mean tool use if there are calls. Any other reason says more, so it stays."""
@@ -44,48 +36,10 @@ _BROKEN: frozenset[StopReason] = frozenset({"error", "aborted"})
 _OPENING, _CLOSING = "<think>", "</think>"
 _CUT_CLOSING = "|".join(_CLOSING[:chars] for chars in range(len(_CLOSING) - 1, 0, -1))
 _THOUGHTS = re.compile(rf"\s*{_OPENING}\s*(.*?)(?:{_CLOSING}\s*|(?:{_CUT_CLOSING})?\Z)", re.DOTALL)
+_OPENS = re.compile(r"[<\[]")
 _MARKS = re.compile(r"[<\[{]")
 """One begins every call and every thought."""
-_BARE_BEGUN = re.compile(r'(?:\[\s*)?(?:\{\s*(?:"[a-z]{0,10}(?:"\s*)?)?)?')
-
-NAMELESS = "tool_call"
-"""The name of a call with an unreadable name; no tool has it, so it is answered with the names there are."""
-
-DECODER = json.JSONDecoder(strict=False, parse_constant=refuse_constant)
-"""A lenient decoder: a raw line break in a string has one reading only, and small models write files that way."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class WrittenCall:
-    """`arguments` is None if they are no object; then `raw` is all that was written, name included."""
-
-    name: str
-    arguments: dict[str, Any] | None
-    raw: str
-
-
-Tools: TypeAlias = Mapping[str, ToolSpec]
-Found: TypeAlias = tuple[int, Sequence[WrittenCall]]
-"""The place behind a call, and what it says."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
-class Form:
-    """`read` takes the text, the header's match and the tools, whose schemas tell the types of tagged parameters; it
-    returns None for what is no call after all."""
-
-    opening: str
-    header: re.Pattern[str]
-    read: Callable[[str, re.Match[str], Tools], Found | None]
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Stretch:
-    """Text that is no words, and the calls that it makes; none in what is only kept from people."""
-
-    start: int
-    end: int
-    calls: Sequence[WrittenCall] = ()
+_BARE_BEGUN = re.compile(r'(?:\[\s*)?(?:\{\s*(?:"[a-z]{0,10}(?:"\s*)?)?)?|\[[\w.-]{0,120}(?:\][ \t]*\r?(?:\n\s*)?)?')
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -197,7 +151,7 @@ class _Preview:
     def feed(self, piece: str) -> str:
         if self._state == "call":
             return ""
-        if self._state == "words" and not self._held and "<" not in piece:
+        if self._state == "words" and not self._held and not _OPENS.search(piece):
             return piece
         self._held += piece
         if self._state == "beginning":
@@ -220,7 +174,7 @@ class _Preview:
 
     def _speak(self, text: str) -> None:
         """Words, unless they may still become a call that begins the answer."""
-        if self._bare and BARE.header.match(text):
+        if self._bare and any(form.header.match(text) for form in BARE):
             self._state = "call"
         elif text and not (self._bare and _BARE_BEGUN.fullmatch(text)):
             self._state = "words"
@@ -229,9 +183,11 @@ class _Preview:
         if match := opening_of(self._forms).search(self._held):
             self._state, end = "call", match.start()
         else:
-            at = self._held.rfind("<")
-            begun = at >= 0 and any(form.opening.startswith(self._held[at:]) for form in self._forms)
-            end = at if begun else len(self._held)
+            longest = max((len(form.opening) for form in self._forms), default=0)
+            begun = _OPENS.finditer(self._held, max(0, len(self._held) - longest))
+            ends = ((at, self._held[at:]) for at in map(re.Match[str].start, begun))
+            starts = (at for at, end in ends if any(form.opening.startswith(end) for form in self._forms))
+            end = next(starts, len(self._held))
         if self._silent and not self._held[:end].strip():
             return ""
         self._silent = False
@@ -299,234 +255,3 @@ def _parts(thoughts: str, words: str, cuts: Sequence[Stretch], ids: Iterator[str
             kept = ""
         for call in calls:
             yield ToolCall(id=next(ids), name=call.name, arguments=call.arguments, arguments_raw=call.raw)
-
-
-OPENINGS_MAX = 1_000
-"""A model that has got stuck repeats itself: after this number of openings an answer is words."""
-SPAN_CHARS_MAX = 1_000
-"""A code span begins and ends so near to the call that it quotes, or its backtick is a lone one."""
-
-
-def calls_among_words(text: str, forms: tuple[Form, ...], tools: Tools, *, in_spans: bool = False) -> Iterator[Stretch]:
-    """The calls in `text`. With `in_spans` a code span that has its line to itself is a call and no quotation: models
-    that write calls by prompt put them so."""
-    openings = opening_of(forms)
-    at, fence, line = 0, "", ""
-    for _ in range(OPENINGS_MAX):
-        opening = openings.search(text, at)
-        if opening is None:
-            return
-        fence = _fence(text, at, opening.start(), fence)
-        _, newline, tail = text[at : opening.start()].rpartition("\n")
-        line = (tail if newline else line + tail)[-SPAN_CHARS_MAX:]
-        found = None if fence else _call(text, opening.start(), forms, tools)
-        if found is None:
-            at, line = opening.end(), line + opening[0]
-            continue
-        quoting = _quoting_span(line, text[found.end : found.end + SPAN_CHARS_MAX].partition("\n")[0])
-        if quoting is None or (in_spans and quoting):
-            yield found
-        at, line = found.end, "" if "\n" in text[found.start : found.end] else f"{line}…"
-
-
-@cache
-def opening_of(forms: tuple[Form, ...]) -> re.Pattern[str]:
-    """A pattern of the places at which one of them may begin."""
-    return re.compile("|".join(re.escape(form.opening) for form in forms) or r"\Z.")
-
-
-def calls_alone(text: str, tools: Tools) -> list[Stretch]:
-    """The calls of a text that is nothing else; empty if it is something else."""
-    stretches: list[Stretch] = []
-    at = 0
-    while begin := re.compile(r"\S").search(text, at):
-        call = _call(text, begin.start(), (*TAGS, BARE), tools)
-        if call is None:
-            return []
-        stretches.append(call)
-        at = call.end
-    return stretches
-
-
-def _call(text: str, at: int, forms: Sequence[Form], tools: Tools) -> Stretch | None:
-    for form in forms:
-        if (head := form.header.match(text, at)) and (found := form.read(text, head, tools)) is not None:
-            return Stretch(start=at, end=found[0], calls=found[1])
-    return None
-
-
-_FENCE = re.compile(r"^[ \t]{0,3}(`{3,}(?=[^`\n]*$)|~{3,})(.*)$", re.MULTILINE)
-_SPAN = re.compile(r"(?<!`)(`+)(?!`).*?(?<!`)\1(?!`)")
-
-
-def _fence(text: str, start: int, end: int, fence: str) -> str:
-    """The Markdown fence that is open at `end`, from the one that was at `start`; empty without one."""
-    line_end = text.find("\n", end, end + SPAN_CHARS_MAX)
-    for line in _FENCE.finditer(text, start, line_end if line_end >= 0 else end + SPAN_CHARS_MAX):
-        if not fence:
-            fence = line[1]
-        elif line[1].startswith(fence) and not line[2].strip():
-            fence = ""
-    return fence
-
-
-def _quoting_span(before: str, after: str) -> bool | None:
-    """True if the code span that holds a call has its line to itself; None if no span does. `before` and `after` are the
-    rest of the call's line."""
-    rest = _SPAN.sub("…", before)
-    run = re.search("`+", rest)
-    closing = re.search(rf"(?<!`){run[0]}(?!`)", after) if run else None
-    if run is None or closing is None:
-        return None
-    around = (rest[: run.start()], rest[run.end() :], after[: closing.start()], after[closing.end() :])
-    return len(run[0]) < 3 and not any(part.strip() for part in around)
-
-
-def _json(text: str, at: int) -> tuple[Any, int | None]:
-    """The value there and the place behind it; None for both without one."""
-    try:
-        return DECODER.raw_decode(text, at)
-    except (ValueError, RecursionError):
-        return None, None
-
-
-def _decoded(text: str, otherwise: object) -> object:
-    try:
-        return DECODER.decode(text)
-    except (ValueError, RecursionError):
-        return otherwise
-
-
-_FUNCTION = re.compile(r"<function=(?P<name>[^>\s]{1,120})>\s{0,64}")
-_FUNCTION_CLOSED = re.compile(r"</function>")
-_PARAMETERS_CLOSED = re.compile(r"</parameter>\s*</function>")
-_PARAMETER = re.compile(r"<parameter=([^>\s]+)>(.*?)</parameter>(?=\s*(?:<parameter=|\Z))", re.DOTALL)
-_TAG_CLOSED = re.compile(r"\s*(?:```\s*)?(?:</tool_call>(?:\s*</tool_call>)*|(?=<tool_call>|<tool_response)|\Z)")
-_NEXT_TAG = re.compile(r"<tool_call>|<tool_response")
-_NAME = re.compile(r'"name"\s*:\s*"([^"\\\r\n]{1,120})"')
-
-
-def _tagged(text: str, head: re.Match[str], tools: Tools) -> Found | None:
-    """`<tool_call>`: one call as an object, several as a list, or a function, as some coders write it between these tags.
-    The closing tag may be missing before another tag and at the end of the text. A payload that is no JSON, or that other
-    words follow, ends at the last closing tag before the next call; it has to name a tool."""
-    at = head.end()
-    if function := _FUNCTION.match(text, at):
-        end = _function_end(text, function.end())
-        calls = [_function_call(text, function, end, tools)]
-    else:
-        value, end = _json(text, at)
-        raw = text[at:end].strip()
-        calls = [_of(it, _written(it)) for it in value] if isinstance(value, list) and value else [_of(value, raw)]
-    if end is not None and (closed := _TAG_CLOSED.match(text, end)):
-        return closed.end(), calls
-    following = _NEXT_TAG.search(text, at)
-    stop = following.start() if following else len(text)
-    closing = text.rfind("</tool_call>", at, stop)
-    end = stop if closing < 0 else closing + len("</tool_call>")
-    payload = text[at:end].rstrip()
-    while payload.endswith(("</tool_call>", "```")):
-        payload = payload.removesuffix("</tool_call>").removesuffix("```").rstrip()
-    return (end, [_broken(payload)]) if _name_in(payload) else None
-
-
-def _function(text: str, head: re.Match[str], tools: Tools) -> Found:
-    end = _function_end(text, head.end())
-    call = _function_call(text, head, end, tools)
-    closed = re.compile(r"\s*</tool_call>").match(text, end) if end else None
-    return closed.end() if closed else end or len(text), [call]
-
-
-def _function_end(text: str, at: int) -> int | None:
-    """The place behind `</function>`; in JSON and in a parameter the tag may be text."""
-    if text.startswith("{", at):
-        closed = _FUNCTION_CLOSED.search(text, _json(text, at)[1] or at)
-    elif text.startswith("<parameter=", at):
-        closed = _PARAMETERS_CLOSED.search(text, at)
-    else:
-        closed = _FUNCTION_CLOSED.match(text, at)
-    return closed.end() if closed else None
-
-
-def _function_call(text: str, head: re.Match[str], end: int | None, tools: Tools) -> WrittenCall:
-    name, raw = head["name"], text[head.start() : end]
-    body = text[head.end() : end].removesuffix("</function>").strip()
-    if end is not None and body.startswith("{"):
-        return _named(name, body, raw)
-    if end is None or _PARAMETER.sub("", body).strip():
-        return WrittenCall(name=name, arguments=None, raw=well_formed(raw.strip()))
-    properties = tools[name].input_schema.get("properties", {}) if name in tools else {}
-    return _named(name, {key: _typed(value, properties.get(key)) for key, value in _PARAMETER.findall(body)}, raw)
-
-
-def _typed(value: str, schema: object) -> object:
-    """A parameter's text as its schema wants it; if it is no such thing, the tool says what is wrong."""
-    value = value.removeprefix("\r").removeprefix("\n").removesuffix("\n").removesuffix("\r")
-    if not isinstance(schema, Mapping) or schema.get("type") in (None, "string"):
-        return value
-    return _decoded(value.strip(), value)
-
-
-def _bare(text: str, head: re.Match[str], tools: Tools) -> Found | None:
-    """JSON that is alone is a call only if it is nothing else: exactly a name and arguments."""
-    value, end = _json(text, head.start())
-    members = value if isinstance(value, list) else [value]
-    exact = ({"name", "arguments"}, {"name", "parameters"})
-    if end is None or not all(isinstance(member, dict) and member.keys() in exact for member in members):
-        return None
-    return end, [_of(member, _written(member)) for member in members]
-
-
-def _of(value: object, raw: str) -> WrittenCall:
-    name = value.get("name") if isinstance(value, dict) else None
-    if not isinstance(value, dict) or not isinstance(name, str) or not name.strip():
-        return _broken(raw)
-    return _named(name.strip(), value.get("arguments", value.get("parameters")), raw)
-
-
-def _named(name: str, value: object, raw: str) -> WrittenCall:
-    """Small models encode an object twice; everything a tool takes is an object, so a second look is no guess."""
-    if isinstance(value, str):
-        value = _decoded(value, None) if value.strip() else {}
-    elif value is None:
-        value = {}
-    written = _written(value)
-    arguments = parse_arguments(written) if isinstance(value, dict) else None
-    return WrittenCall(name=name, arguments=arguments, raw=well_formed(raw) if arguments is None else written)
-
-
-def _broken(raw: str) -> WrittenCall:
-    return WrittenCall(name=_name_in(raw) or NAMELESS, arguments=None, raw=well_formed(raw.strip()))
-
-
-def _name_in(payload: str) -> str:
-    """The name in a payload that cannot be read as a whole."""
-    name = _NAME.search(payload) or _FUNCTION.match(payload)
-    return name[1] if name else ""
-
-
-def _written(value: object) -> str:
-    return well_formed(json.dumps(value, ensure_ascii=False))
-
-
-_TAG = Form(
-    opening="<tool_call>",
-    header=re.compile(r"<tool_call>\s{0,64}(?:```[\w-]{0,16}\s{0,16})?(?=[\[{]|<function=)"),
-    read=_tagged,
-)
-_RESPONSE = Form(
-    opening="<tool_response",
-    header=re.compile(r"<tool_response>\s{0,64}(?=\{)"),
-    read=lambda text, head, tools: (len(text), ()),
-)
-PROMPTED = (_TAG, _RESPONSE)
-"""The forms that a model without tools is prompted to write; a result that it invents ends its answer."""
-TAGS = (
-    _TAG,
-    Form(
-        opening="<function=", header=re.compile(_FUNCTION.pattern + r"(?=\{|<parameter=|</function>)"), read=_function
-    ),
-)
-"""The forms that models write if their server did not recognise their call; unmistakable, so people never see them."""
-BARE = Form(opening="{", header=re.compile(r'(?:\[\s*)?\{\s*"(?:name|arguments|parameters)"\s*:'), read=_bare)
-"""JSON is a call only if the answer is nothing else."""

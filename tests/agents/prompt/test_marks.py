@@ -76,7 +76,7 @@ ELSEWHERE = {
         "(a program)",
         "(new): ",
     ),
-    "SQL, and what models write": ("(SELECT ", "(kind = '", "(\n    SELECT ", "[DONE]"),
+    "SQL, and what models write": ("(SELECT ", "(kind = '", "(\n    SELECT ", "[DONE]", "[tool:"),
 }
 
 

@@ -22,20 +22,20 @@ FORMS = [
     TAGGED,
     TAGGED.removesuffix("</tool_call>"),
     "<tool_call>\n<function=ls>\n<parameter=path>\n/tmp\n</parameter>\n</function>\n</tool_call>",
+    '[tool:ls] {"path": "/tmp"}',
+    '[tool:ls]\n{"path": "/tmp"}\n[/ls]',
+    '[tool:ls] {"path": "/tmp"} [END_TOOL_REQUEST]',
+    '[ls]\n{"path": "/tmp"}\n[/ls]',
+    '[ls]\n{"path": "/tmp"}[END_TOOL_REQUEST]',
+    '<|channel|>commentary to=ls <|constrain|>json<|message|>{"path": "/tmp"}<|call|>',
+    '<|channel|>commentary to=functions.ls<|message|>{"path": "/tmp"}',
     "<function=ls><parameter=path>/tmp</parameter></function>",
     '<function=ls>\n{"path": "/tmp"}\n</function>',
+    '[TOOL_CALLS][{"name": "ls", "arguments": {"path": "/tmp"}}]',
     BARE,
     '[{"name": "ls", "parameters": {"path": "/tmp"}}]',
 ]
-TAGS = [form for form in FORMS if form[0] == "<"]
-OTHERS = [
-    '[tool:ls] {"path": "/tmp"}',
-    '[ls]\n{"path": "/tmp"}\n[/ls]',
-    '<|channel|>commentary to=ls <|constrain|>json<|message|>{"path": "/tmp"}<|call|>',
-    '[TOOL_CALLS][{"name": "ls", "arguments": {"path": "/tmp"}}]',
-    '<function_calls>\n<invoke name="ls"><parameter name="path">/tmp</parameter></invoke>\n</function_calls>',
-]
-"""Forms of other servers, which stay text."""
+TAGS = [form for form in FORMS if form[0] == "<" or form.startswith(("[tool:", "[TOOL_"))]
 WIRE = Wire(api="scripted-api", family="m", kind="text", data={})
 
 
@@ -66,18 +66,27 @@ async def test_a_call_among_words_is_not_made_and_not_seen(before: str, form: st
         (TAGGED.replace('"ls"', '"rm"'), []),
         ('<tool_call>{"name": "ls", "arguments": {"path', []),
         (TAGGED + TAGGED.replace('"ls"', '"rm"'), []),
+        ('[tool:rm] {"path": "/"}', []),
         (f"say `{TAGGED}` here", [f"say `{TAGGED}` here"]),
         (f"say ``{TAGGED}`` here {TAGGED}", [f"say ``{TAGGED}`` here "]),
         (f"a lone ` then {TAGGED}\n`", ["a lone ` then `"]),
         ("if (a <function", ["if (a <function"]),
         ("std::<function = 3", ["std::<function = 3"]),
         ("use [tool:hammer] for this", ["use [tool:hammer] for this"]),
+        ('so [tool:ls] {"path": "a\\"}b"} c', ["so c"]),
+        ('so [tool:ls] {"path": } c', ["so c"]),
+        ("so [tool:ls]\n{", ["so "]),
+        ("so [tool:ls] {} [link]", ["so [link]"]),
         ("a<function=w><parameter=c>a</function>b</parameter></function>.", ["a."]),
         ("<function=ls>{}</function>\n</tool_call> so", ["so"]),
+        ('<function_calls>\n<invoke name="ls">x</invoke>\n</function_calls>', []),
+        ('Now <invoke name="ls"><parameter name="path">/tmp</parameter></invoke> so', ["Now so"]),
+        ('Now <function_calls><invoke name="ls">', ["Now "]),
         (BARE.replace('"ls"', '"rm"'), [BARE.replace('"ls"', '"rm"')]),
         ('{"name": "ls", "arguments": {}, "x": 1}', ['{"name": "ls", "arguments": {}, "x": 1}']),
         ('{"name": "ls", "arguments": {"path', ['{"name": "ls", "arguments": {"path']),
-        *((text, [text]) for text in OTHERS),
+        ('[ls]\n{"path": "/tmp"}', ['[ls]\n{"path": "/tmp"}']),
+        ('[rm]\n{"path": "/tmp"}\n[/rm]', ['[rm]\n{"path": "/tmp"}\n[/rm]']),
         (f"```json\n{BARE}\n```", [f"```json\n{BARE}\n```"]),
         (f"```\n{TAGGED}\n```", [f"```\n{TAGGED}\n```"]),
         (f"`{TAGGED}`", [f"`{TAGGED}`"]),
