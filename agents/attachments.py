@@ -22,8 +22,7 @@ from tools.attachment import safe_name
 from tools.documents.document import Glance
 from tools.picture import fitted, image_type, unshown
 from tools.tool import Image, NativeDocument, ToolError
-from tools.uploads import UPLOADS
-from tools.workspace import Workspace
+from tools.workspace import UPLOADS, Workspace
 
 ENDINGS = {"image/png": ".png", "image/jpeg": ".jpg", "image/gif": ".gif", "image/webp": ".webp"}
 """The ending for a picture that has none; the endings that `mimetypes` knows differ between machines."""

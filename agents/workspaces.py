@@ -23,8 +23,7 @@ from channels.message import MessageContext
 from tools.command import is_absent
 from tools.config import FilesConfig
 from tools.encoding import decoded
-from tools.uploads import folder_of
-from tools.workspace import Workspace
+from tools.workspace import Workspace, folder_of
 
 PLACEHOLDERS = ("{chat}", "{sender}")
 OPEN_MAX = 64

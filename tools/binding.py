@@ -1,8 +1,8 @@
-"""Binds an approval to what runs: the program, the folder, and the script that an interpreter reads.
+"""Bind an approval to what runs: the program, the folder, and the script that an interpreter reads.
 
-Only a command of the simplest form is taken apart: words and quotes that the shell leaves as they are. Its script, and a
-program in the workspace, are read once: what was hashed is held, and the command runs those bytes. Any other command is
-bound by its text and its folder alone.
+Only the simplest commands are parsed: words and quotes that the shell leaves unchanged. Their script, and a program in
+the workspace, are read once: the hashed bytes are held, and the command runs those. Any other command is bound by its
+text and its folder alone.
 """
 
 import hashlib
@@ -28,8 +28,7 @@ base64 basename cat cksum cmp comm cut date df dirname du echo false fold free g
 printf pwd readlink realpath seq sha1sum sha256sum sha512sum stat tac tail tr true uname uptime wc whoami
 """
 _READERS = frozenset(_NAMES.split())
-"""Programs without an option, a file or a variable that makes them run or write something: the only ones that are allowed
-for good."""
+"""Programs that no option, file or variable makes run or write something: only these can be allowed for good."""
 _READS_DATE = re.compile(r"\+.*|-u|-R|-I[a-z]*|--utc|--rfc-email|--iso-8601(?:=[a-z]+)?")
 """Arguments with which `date` only reads; any other may set the clock."""
 
@@ -44,7 +43,8 @@ class Binding:
 
 
 def binding_of(command: str, *, folder: int, path: str) -> Binding:
-    """`folder` is the descriptor of the one it runs in, `path` where the shell looks for programs. Blocking."""
+    """Bind a command. `folder` is the descriptor of its working folder, `path` the shell's PATH. Blocking. Raises
+    ToolError."""
     status = os.fstat(folder)
     bound: dict[str, str | int] = {"folder": f"{status.st_dev}:{status.st_ino}"}
     words = _words(command)
@@ -57,10 +57,11 @@ def binding_of(command: str, *, folder: int, path: str) -> Binding:
     files = {0: program}
     if _INTERPRETERS.fullmatch(name.rpartition("/")[2]):
         files |= _scripts(words, folder)
-    bound |= {f"file {at} {words[at]}": file.facts for at, file in files.items()}
-    copies = {at: file.copy for at, file in files.items() if file.copy is not None}
+    bound |= {f"file {index} {words[index]}": file.facts for index, file in files.items()}
+    copies = {index: file.copy for index, file in files.items() if file.copy is not None}
     typed = (
-        f'"$TMPDIR"/{FOLDER}/{quote(copies[at].name)}' if at in copies else quote(it) for at, it in enumerate(words)
+        f'"$TMPDIR"/{FOLDER}/{quote(copies[index].name)}' if index in copies else quote(it)
+        for index, it in enumerate(words)
     )
     held = Held(command=" ".join(typed), copies=tuple(copies.values())) if copies else None
     reads = name in _READERS and (name != "date" or all(map(_READS_DATE.fullmatch, words[1:])))
@@ -68,8 +69,7 @@ def binding_of(command: str, *, folder: int, path: str) -> Binding:
 
 
 def _words(command: str) -> list[str]:
-    """The words of a simple command; none if a shell might make something else of it."""
-    if not _SIMPLE.fullmatch(command):
+    if not _SIMPLE.fullmatch(command):  # a shell might change the words
         return []
     try:
         words = split(command)
@@ -79,13 +79,12 @@ def _words(command: str) -> list[str]:
 
 
 def _scripts(words: list[str], folder: int) -> dict[int, "_File"]:
-    """The files among an interpreter's words up to its script, by their place. The word behind an option may be a library
-    of the script or the script itself, so the next one is looked at as well. What follows is data."""
+    # A word after an option may be its value or the script, so the next one counts, too. The rest is data.
     found = {}
-    for at, word in enumerate(words[1:], 1):
+    for index, word in enumerate(words[1:], 1):
         if file := _file(word, folder):
-            found[at] = file
-            if not words[at - 1].startswith("-"):
+            found[index] = file
+            if not words[index - 1].startswith("-"):
                 break
     return found
 
@@ -98,8 +97,7 @@ class _File:
 
 
 def _file(place: str, folder: int) -> _File | None:
-    """An ordinary file, with its content if the gateway's user could change it; None without any. Raises ToolError
-    if it is too large to be held."""
+    """Open a regular file, with its content if the gateway's user could change it."""
     top = str(Path(f"/proc/self/fd/{folder}").readlink())
     try:
         descriptor = os.open(place, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)

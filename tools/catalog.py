@@ -1,6 +1,6 @@
-"""The tools that there are, in the order in which models and people see them, and an agent's tools of one turn.
+"""The built-in tools, in the order in which models and users see them, and an agent's tools for one turn.
 
-A new one is a file and a line here. Every path that yields a tool to a model passes through `Toolbox`.
+A new tool is a file and a line here. Every path that gives a tool to a model passes through `Toolbox`.
 """
 
 import asyncio
@@ -53,7 +53,7 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ToolPorts:
-    """The gateway as the built-in tools of all agents see it."""
+    """The gateway's services for the built-in tools of all agents."""
 
     messenger: Messenger
     memory: Memory
@@ -65,8 +65,8 @@ class ToolPorts:
 
 @dataclass
 class Catalog:
-    """The built-in tools among `names`, in catalogue order. `exec_config` is the effective one; `result_chars` is how
-    much of one result the agent's models are shown."""
+    """The built-in tools in `names`, in catalogue order. `exec_config` is the effective one; `result_chars` is how much
+    of a result the agent's models see."""
 
     names: Sequence[str]
     config: AgentToolsConfig
@@ -80,11 +80,11 @@ class Catalog:
         self.exec_slots = asyncio.Semaphore(self.exec_config.parallel)
         """Shared by all turns of the agent, as is the fetcher."""
         self.fetcher = Fetcher(self.web.fetch)
-        # Name servers that a command makes slow are not to slow down `web_fetch`.
+        # Separate, so that slow name servers of a command do not delay `web_fetch`.
         self.network = WebClient(self.web.fetch) if self.exec_config.network else None
 
     def tools(self, workspace: Workspace, abilities: Collection[str] = ("send",)) -> list[Tool]:
-        """`abilities`: what the `message` tool can do in the turn's chat."""
+        """Build the tools. `abilities` is what the `message` tool can do in the turn's chat."""
         built = (build(self, workspace) for name, build in _BUILDERS.items() if name in self.names)
         return [replace(it, abilities=frozenset(abilities)) if isinstance(it, MessageTool) else it for it in built]
 
@@ -113,20 +113,20 @@ NAMES: tuple[str, ...] = tuple(_BUILDERS)
 
 
 def offered(everybody: ToolsConfig, agent: AgentToolsConfig) -> tuple[str, ...]:
-    """The tools of an agent, before chats and senders take any away: the built-in ones, then those of folders."""
+    """Return an agent's tools before chats and senders restrict them: the built-in ones, then those of folders."""
     there = tuple(it for it in NAMES if it != "web_search" or everybody.web.search.provider)
     return permitted(layers_of(everybody, agent), there + own_tools(everybody).names)
 
 
 def own_tools(everybody: ToolsConfig) -> FolderTools:
-    """The tools of the operator's folders, as they are now. Blocking."""
+    """Load the tools of the operator's folders. Blocking."""
     return folder_tools(everybody.directories, NAMES)
 
 
 class Toolbox:
-    """Tools by name, in the order given, and the one way to call them: what a model or a tool did wrong is answered with
-    a structured error that the model can act on. Only what every layer of the policy permits is in it. Of two tools with
-    one name the earlier wins. Without a `gate`, nothing runs that needs an approval."""
+    """Tools by name, in the given order, and the only way to call them: mistakes of a model or a tool become structured
+    errors that the model can act on. It holds only what every policy layer permits. The earlier of two tools with one
+    name wins. Without a `gate`, nothing that needs an approval runs."""
 
     def __init__(
         self,
@@ -147,7 +147,7 @@ class Toolbox:
         self.specs = tuple(tool.spec for tool in self._tools.values())
 
     def effect(self, name: str) -> Effect:
-        """The effect of a second run; the worst is assumed of a tool that is not there."""
+        """Return the effect of a second run; the worst if there is no such tool."""
         tool = self._tools.get(name)
         return tool.spec.effect if tool else "once"
 
@@ -181,7 +181,7 @@ class Toolbox:
             return result
         except ToolError as error:
             return failed(error)
-        except Exception as error:  # a tool's bug is a result too: the turn goes on, the log has the place
+        except Exception as error:  # a tool's bug is a result, too: the turn continues, the log has the traceback
             log.error("tool_failed", tool=name[:64], exc_info=error)
             return failed(
                 ToolError("TOOL_FAILED", "the tool broke down, perhaps in mid-work; check, and try another way")
@@ -190,7 +190,6 @@ class Toolbox:
     async def _permit(
         self, tool: Tool, arguments: Mapping[str, Any], parsed: Any, call: Call
     ) -> tuple[Permit | None, Held | None]:
-        """The permit and the held files; None if the call needs no approval. The subject is read right before the run."""
         name, gate = tool.spec.name, self._gate
         uses = (name, *tool.uses(parsed)) if isinstance(tool, UsesRights) else (name,)
         gated = gate is not None and any(gate.demands(it, call) for it in uses)
@@ -208,7 +207,6 @@ class Toolbox:
 
 
 def _fault(raw: str) -> str:
-    """The cause for which a text is no JSON object, and its place, for the model that wrote it."""
     if not raw.strip():
         return "they were cut off before they began; make the call again"
     try:

@@ -1,11 +1,11 @@
-"""Run one shell command under bounds: time, output, processes, files; and leave nothing of it behind.
+"""Run one shell command with limits on time, output, processes and files, and leave nothing of it running.
 
-A supervisor (`tools.supervisor`) is between the gateway and the command: it sets the limits and reaps all that the
-command starts, so that detached processes are found and killed, and no others. Here are the clock and the pipes; the
-wall around the command is the launch's (`tools.sandbox`). `exec` and `process` run the same commands, the one without
-input, the other with a pipe or a terminal. If gateway and command share a uid, the gateway at least hides its own
-environment and memory from it. Names that were not in the workspace when a command began are kept from prompts until it
-has ended (`is_absent`): the supervisor renames them a tenth of a second later, and a command could make them again.
+A supervisor (`tools.supervisor`) between the gateway and the command sets the limits and reaps all that the command
+starts, so that detached processes are found and killed, and no others. This module has the clock and the pipes; the
+sandbox is the launch's (`tools.sandbox`). `exec` and `process` run the same commands: one without input, the other with
+a pipe or a terminal. If gateway and command share a uid, the gateway at least hides its own environment and memory.
+Protected names that are new since a command began are kept from prompts until it has ended (`is_absent`): the
+supervisor renames them a tenth of a second later, and a command could make them again.
 """
 
 import asyncio
@@ -29,14 +29,14 @@ from tools.sandbox.launch import Launch, program
 KILL_AFTER_SECONDS = 2.0
 DRAIN_SECONDS = 0.5
 GONE_SECONDS_MAX = 8.0
-"""Seconds that a supervisor may take to end; its own patience with what will not die is shorter."""
+"""Timeout for a supervisor to end; its own, for processes that will not die, is shorter."""
 _PR_SET_DUMPABLE = 4
 _prctl = ctypes.CDLL(None).prctl
 _CODE = re.compile(rb"-?\d+|!")
 
 CommandLimit: TypeAlias = Literal["time", "output", "written", "free", "memory", "processes", "idle", "killed"]
 Input: TypeAlias = Literal["none", "pipe"] | tuple[int, int]
-"""The input of a command: nothing, what is written to it, or a terminal with these rows and columns."""
+"""Input of a command: nothing, a pipe, or a terminal with these rows and columns."""
 Errors: TypeAlias = Literal["with output", "apart"]
 _LIMITS: dict[str, CommandLimit] = {"W": "written", "F": "free", "M": "memory", "N": "processes"}
 
@@ -44,10 +44,10 @@ OUTPUT_BYTES_MAX = 16 * 1024 * 1024
 
 
 class ShellCommand:
-    """A command from its start to its end, by its supervisor and the pipes to it. Raises OSError if that cannot be started.
-    `errors`: where its error output goes. `limit` is what it was stopped for. Once it has ended, `code` is the shell's, or
-    minus the signal that ended it. `read_only`: the disk was too full to let it write at all. `refused`: it made files of
-    protected names, which were renamed."""
+    """A command, its supervisor and the pipes to it. Raises OSError if that cannot be started. `errors` says where its
+    error output goes; `limit` is why it was stopped. After the end, `code` is the shell's exit code, or minus the
+    signal that ended it. `read_only`: the disk was too full to let it write. `refused`: it made files with protected
+    names, which were renamed."""
 
     code = 0
     limit: CommandLimit | None = None
@@ -58,7 +58,7 @@ class ShellCommand:
     def __init__(
         self, launch: Launch, folder: int, bounds: ExecConfig, stdin: Input = "none", *, errors: Errors = "with output"
     ) -> None:
-        # A command of our own uid could read our secrets in /proc; not from a process that may not be dumped.
+        # A command with our uid could read our secrets in /proc if we were dumpable.
         _prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
         self._control: int | None
         self._unwanted = asyncio.Event()
@@ -102,7 +102,8 @@ class ShellCommand:
                 os.set_blocking(fd, False)
 
     async def attend(self, output: Output, errors: Output | None = None) -> None:
-        """Wait for its end. `errors` gets the error output, if it is apart. Raises OSError if it could not be started."""
+        """Wait for the end. `errors` gets the error output if it is apart. Raises OSError if the command did not
+        start."""
         self.output = output
         loop = asyncio.get_running_loop()
         exited, ended, stopped, gone = asyncio.Event(), asyncio.Event(), asyncio.Event(), asyncio.Event()
@@ -163,17 +164,17 @@ class ShellCommand:
                     os.write(self._control, b"T")  # asks it to end
             await _first(KILL_AFTER_SECONDS, exited, stopped)
         if exited.is_set():
-            # What the command left in the background holds the pipe open: it does not hold us.
+            # Background children may keep the pipe open: do not wait for them.
             await _first(DRAIN_SECONDS, ended, stopped)
         self._let_go()
 
     def stop(self, limit: CommandLimit) -> None:
-        """Asks the command to end, and soon kills it; `attend` returns then."""
+        """Ask the command to end, and kill it soon after; `attend` then returns."""
         self.limit = self.limit or limit
         self._unwanted.set()
 
     def write(self, data: bytes) -> int:
-        """Returns how many bytes the command's input takes now. Raises OSError if the command reads no more."""
+        """Write without blocking; return how many bytes were taken. Raises OSError if the command reads no more."""
         if self._input is None:
             raise BrokenPipeError
         with contextlib.suppress(BlockingIOError):
@@ -181,7 +182,7 @@ class ShellCommand:
         return 0
 
     async def send(self, data: bytes) -> None:
-        """Writes it all, as fast as the command reads. Raises OSError if the command reads no more."""
+        """Write everything, as fast as the command reads. Raises OSError if the command reads no more."""
         loop = asyncio.get_running_loop()
         while data := data[self.write(data) :]:
             assert self._input is not None
@@ -193,7 +194,7 @@ class ShellCommand:
                 loop.remove_writer(self._input)
 
     def end_input(self) -> None:
-        """Ends the command's input; of a pipe only."""
+        """Close the command's input, for a pipe only."""
         if self._input is not None:
             os.close(self._input)
             self._input = None
@@ -205,7 +206,7 @@ class ShellCommand:
         await self.leave()
 
     async def leave(self) -> None:
-        """Ends all that the command started if `attend` was cut short. Does not block the loop."""
+        """End all that the command started, also if `attend` was interrupted. Does not block the loop."""
         if self._proxy is not None:
             self._proxy.close()
         self._let_go()
@@ -213,7 +214,6 @@ class ShellCommand:
         await asyncio.shield(asyncio.get_running_loop().run_in_executor(None, self._end))
 
     def _end(self) -> None:
-        """Wait until nothing of it is left. Blocking, mostly for milliseconds."""
         try:
             self._process.wait(GONE_SECONDS_MAX)
         except subprocess.TimeoutExpired:
@@ -230,11 +230,11 @@ class ShellCommand:
         if self._control is not None:
             os.close(self._control)
             self._control = None
-            self._process.send_signal(signal.SIGCONT)  # if a command could stop it, it did not end it
+            self._process.send_signal(signal.SIGCONT)  # the command may have stopped it
 
 
 def _pipe(theirs: contextlib.ExitStack, ours: contextlib.ExitStack, *, reads: bool = False) -> tuple[int, int]:
-    """Their end, which is closed once they have it, and ours; `reads`: ours is the one to read from."""
+    """Return the child's end and ours; `reads`: we read."""
     reading, writing = os.pipe2(os.O_CLOEXEC)
     their, our = (writing, reading) if reads else (reading, writing)
     theirs.callback(os.close, their)
@@ -245,7 +245,6 @@ def _pipe(theirs: contextlib.ExitStack, ours: contextlib.ExitStack, *, reads: bo
 def _terminal(
     theirs: contextlib.ExitStack, ours: contextlib.ExitStack, size: tuple[int, int], owner: tuple[int, int] | None
 ) -> tuple[int, int]:
-    """Both ends of a new pseudo terminal; the supervisor's child makes it its controlling one."""
     our, their = pty.openpty()
     theirs.callback(os.close, their)
     ours.callback(os.close, our)
@@ -269,7 +268,7 @@ _at_work: list["Absent"] = []
 
 
 class Absent:
-    """One command's, from before it begins until `end`. `names` are those that it may not make, in small letters."""
+    """Protected names that were absent when a command began, until `end`. `names` are in lower case."""
 
     def __init__(self, folder: int, names: Collection[str]) -> None:
         self._folder, self._names, there = os.fstat(folder), names, list[str]()
@@ -289,6 +288,6 @@ class Absent:
 
 
 def is_absent(folder: int, name: str) -> bool:
-    """True if a command that runs in the folder of that descriptor may have put it there. To be asked after the reading."""
+    """Return whether a command running in that folder may have made the name. Call it after reading the file."""
     status = os.fstat(folder)
     return any(it.holds(status, name) for it in tuple(_at_work))

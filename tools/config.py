@@ -1,4 +1,4 @@
-"""The config of tools: which there are, and how far `exec`, `message` and the web tools may go."""
+"""Config of the tools: which tools exist, and the limits of `exec`, `message` and the web tools."""
 
 import ipaddress
 from typing import Annotated, Literal, TypeAlias
@@ -10,7 +10,7 @@ from channels.section import Listed, LocalPath, Section, ToolLists, ToolNames
 SearchProvider: TypeAlias = Literal["brave", "tavily", "searxng"]
 Network: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
 Private: TypeAlias = tuple[str, int | None] | Network
-"""A host, with its own port if one is named, or a network."""
+"""A host with an optional port, or a network."""
 
 
 def _sound(entries: tuple[str, ...]) -> tuple[str, ...]:
@@ -23,24 +23,23 @@ PrivatePlaces = Annotated[tuple[str, ...], Listed, AfterValidator(_sound)]
 
 
 class FetchConfig(Section):
-    """Limits of `web_fetch`. Addresses that are not public are refused, however they are written or reached."""
+    """Limits of `web_fetch`. Non-public addresses are refused, however they are written or reached."""
 
     allow_private: PrivatePlaces = ()
-    """Addresses that may be fetched although they are not public: hosts (`wiki.internal`), hosts with their own port
-    (`wiki.internal:8080`) and networks (`10.1.0.0/16`). Everybody who writes to the agent can have it read what is
-    there."""
+    """Non-public addresses that may be fetched: hosts (`wiki.internal`), hosts with a port (`wiki.internal:8080`) and
+    networks (`10.1.0.0/16`). Everyone who writes to the agent can have it read what is there."""
     ports: Annotated[tuple[Annotated[int, Field(ge=1, le=65535)], ...], Listed] = (80, 443)
-    """The ports that may be asked."""
+    """The ports that may be used."""
     max_bytes: Annotated[int, Field(ge=1024, le=67_108_864)] = 2_097_152
-    """The longest page, also once it is unpacked."""
+    """Maximum size of a page, before and after decompression."""
     total_seconds: Annotated[float, Field(gt=0, le=120)] = 20
-    """Seconds that one fetch may take, redirects included."""
+    """Timeout of one fetch in seconds, redirects included."""
     redirects: Annotated[int, Field(ge=0, le=10)] = 3
-    """The number of redirects that are followed; each is judged like the first address."""
+    """Maximum number of redirects; each target is checked like the first address."""
 
 
 def private(entry: str) -> Private:
-    """The host or network that an entry of `allowPrivate` names. Raises ValueError."""
+    """Parse an entry of `allowPrivate`. Raises ValueError."""
     text = entry.strip().lower()
     try:
         return ipaddress.ip_network(text.strip("[]"))
@@ -52,14 +51,14 @@ def private(entry: str) -> Private:
 
 
 class SearchConfig(Section):
-    """The service that answers `web_search`. Without a provider there is no such tool."""
+    """The search service of `web_search`. Without a provider there is no such tool."""
 
     provider: SearchProvider | None = None
-    """`brave`, `tavily` (both want an `apiKey`), or `searxng` (an instance of your own at `baseUrl`)."""
+    """`brave` or `tavily` (both need an `apiKey`), or `searxng` (your own instance at `baseUrl`)."""
     api_key: SecretStr = SecretStr("")
-    """The key of Brave or Tavily."""
+    """API key of Brave or Tavily."""
     base_url: str = ""
-    """The server, without a path; the provider's own if empty. A SearXNG must have `json` among its `search.formats`."""
+    """Server URL without a path; empty for the provider's own. SearXNG needs `json` among its `search.formats`."""
 
 
 class WebToolsConfig(Section):
@@ -74,144 +73,141 @@ PersonId = Annotated[str, StringConstraints(pattern=r"^[a-z0-9_-]+:\S+$")]
 InstructionFile: TypeAlias = Literal["AGENTS.md", "SOUL.md", "IDENTITY.md", "USER.md", "TOOLS.md"]
 EXEC_SECONDS_MAX = 600
 EXTERNAL_TOOLS = frozenset({"web_fetch", "web_search"})
-"""The tools whose results hold text of strangers."""
+"""Tools with untrusted results."""
 
 
 class ExecConfig(Section):
-    """Settings of `exec`, for every agent that does not say otherwise."""
+    """Settings of `exec`, unless an agent overrides them."""
 
     mode: ExecMode = "ask"
-    """`deny` runs nothing; `ask` runs what a person has approved (docs/approvals.md); `allow` runs."""
+    """`deny` runs nothing; `ask` runs what a person approves (docs/approvals.md); `allow` runs everything."""
     sandbox: Literal["auto", "off"] = "auto"
-    """`auto` confines every command to its workspace, and runs none if this machine offers no way to do so. `off` runs
-    commands without a wall, as the gateway's user, or as the workspace's owner if that is root."""
+    """`auto` confines every command to its workspace, and refuses commands if this machine cannot do that. `off` runs
+    commands without a sandbox, as the gateway's user, or as the workspace's owner if the gateway runs as root."""
     network: bool = False
-    """True if commands in a sandbox reach what `web_fetch` may (`tools.web.fetch`: public addresses, its ports), through an
-    HTTP proxy; never this machine's own services. It needs bubblewrap: with Landlock alone such a command is refused."""
+    """True lets sandboxed commands reach what `web_fetch` may (`tools.web.fetch`: public addresses, its ports), through
+    an HTTP proxy; never services of this machine. Needs bubblewrap: with Landlock alone such a command is refused."""
     timeout_seconds: Annotated[float, Field(gt=0, le=EXEC_SECONDS_MAX)] = 60
-    """Seconds that one command may run; the model can ask for less, and for more up to 600."""
+    """Timeout of one command in seconds; the model can ask for less, or for more, up to 600."""
     output_bytes: Annotated[int, Field(ge=1024)] = 1_048_576
-    """Bytes of a command's output that are kept to be shown, its beginning and its end. A command whose output is longer
-    than 16 MiB is stopped."""
+    """Bytes of output to keep, from the beginning and the end. A command with more than 16 MiB of output is stopped."""
     written_bytes: Annotated[int, Field(ge=1_048_576)] = 1_073_741_824
-    """Bytes that one command may add to the workspace and its temporary folder before it is stopped. A file, even an empty
-    one, counts 4 KiB more than its content."""
+    """Bytes that one command may add to the workspace and its temporary folder before it is stopped. Each file counts 4
+    KiB on top of its content."""
     free_bytes: Annotated[int, Field(ge=0)] = 536_870_912
-    """Bytes that a command must leave free on the workspace's disk, so that the database can still grow. A command that goes
-    below is stopped. A command that begins below can delete files and write none."""
+    """Bytes that a command must leave free on the workspace's disk, so that the database can grow. A command that goes
+    below is stopped; one that starts below can delete files but not write any."""
     parallel: Annotated[int, Field(ge=1)] = 4
-    """Commands of one agent that run at the same time; one more must wait."""
+    """Commands of one agent that may run at the same time; one more is refused as busy."""
 
 
 class AgentExecConfig(Section):
-    """Settings of one agent; what is set here wins."""
+    """Overrides for one agent."""
 
     mode: ExecMode | None = None
-    """Wins over `tools.exec.mode` for this agent."""
+    """Overrides `tools.exec.mode` for this agent."""
     sandbox: Literal["auto", "off"] | None = None
-    """Wins over `tools.exec.sandbox` for this agent."""
+    """Overrides `tools.exec.sandbox` for this agent."""
     network: bool | None = None
-    """Wins over `tools.exec.network` for this agent."""
+    """Overrides `tools.exec.network` for this agent."""
     timeout_seconds: Annotated[float, Field(gt=0, le=EXEC_SECONDS_MAX)] | None = None
-    """Wins over `tools.exec.timeoutSeconds` for this agent."""
+    """Overrides `tools.exec.timeoutSeconds` for this agent."""
     output_bytes: Annotated[int, Field(ge=1024)] | None = None
-    """Wins over `tools.exec.outputBytes` for this agent."""
+    """Overrides `tools.exec.outputBytes` for this agent."""
     written_bytes: Annotated[int, Field(ge=1_048_576)] | None = None
-    """Wins over `tools.exec.writtenBytes` for this agent."""
+    """Overrides `tools.exec.writtenBytes` for this agent."""
     free_bytes: Annotated[int, Field(ge=0)] | None = None
-    """Wins over `tools.exec.freeBytes` for this agent."""
+    """Overrides `tools.exec.freeBytes` for this agent."""
     parallel: Annotated[int, Field(ge=1)] | None = None
-    """Wins over `tools.exec.parallel` for this agent."""
+    """Overrides `tools.exec.parallel` for this agent."""
 
 
 class ProcessConfig(Section):
-    """Background commands of the `process` tool; what `tools.exec` says of commands holds for them, too."""
+    """Background commands of the `process` tool; the settings of `tools.exec` apply to them, too."""
 
     parallel: Annotated[int, Field(ge=1)] = 4
-    """Background commands of one session that run at the same time."""
+    """Background commands of one session that may run at the same time."""
     parallel_total: Annotated[int, Field(ge=1)] = 16
-    """Background commands of all sessions that one gateway process works for."""
+    """Background commands of all sessions in one gateway process."""
     timeout_seconds: Annotated[float, Field(gt=0, le=7 * 86_400)] = 3_600
-    """Seconds that a background command may run; the model can ask for less."""
+    """Timeout of a background command in seconds; the model can ask for less."""
     idle_seconds: Annotated[float, Field(gt=0)] = 1_800
-    """Seconds after which a background command is stopped if it writes nothing, the agent does not ask for it, and
-    nobody waits for its end."""
+    """Seconds after which a background command is stopped if it writes nothing, the agent does not use it, and nobody
+    waits for its end."""
     terminal_rows: Annotated[int, Field(ge=1, le=1_000)] = 24
-    """The height of the terminal of a command that has one (`pty`)."""
+    """Height of the terminal of a command with `pty`."""
     terminal_columns: Annotated[int, Field(ge=1, le=1_000)] = 80
-    """Its width."""
+    """Width of that terminal."""
 
 
 class MessageConfig(Section):
-    """The chats to which the `message` tool may send, besides the one it was asked in."""
+    """Chats to which the `message` tool may send, besides the current one."""
 
     targets: ToolNames = ()
     """Other chats, as `channel:chat` or `channel:account:chat`, for example `feishu:oc_0123456789abcdef`."""
 
 
 class FilesConfig(Section):
-    """Settings of the file tools, for every agent that does not say otherwise."""
+    """Settings of the file tools, unless an agent overrides them."""
 
     writable: Annotated[tuple[InstructionFile, ...], Listed] = ()
-    """Instruction files that `write` and `edit` may change, such as `AGENTS.md`. Then everybody who may talk to the
-    agent can change the system prompt of all. `MEMORY.md` and `memory/*.md` are written in direct chats with an owner
+    """Instruction files that `write` and `edit` may change, such as `AGENTS.md`. Everyone who may talk to the agent can
+    then change the system prompt for all. `MEMORY.md` and `memory/*.md` are writable in direct chats with an owner
     (`owners`), and in any direct chat if the workspace is that chat's or person's own."""
     uploads_dir: Annotated[str, LocalPath()] = "./data/uploads"
-    """The place of the files that people send: a folder for each session, outside of every workspace. Agents see their
+    """Folder for the files that users send, with a folder per session, outside every workspace. Agents see their
     session's as `./uploads`. Relative to the config file's folder."""
 
     quota_bytes: Annotated[int, Field(ge=1_048_576)] = 1_073_741_824
-    """Bytes that a workspace may hold before `write` and `edit` refuse. A file or folder, even an empty one, counts 4 KiB
-    more than its content, which also limits their number. Files that people send count apart: so much per session."""
+    """Bytes that a workspace may hold before `write` and `edit` refuse. Each file or folder counts 4 KiB on top of its
+    content, which also limits their number. Uploads have a separate quota of this size per session."""
 
 
 class AgentFilesConfig(Section):
-    """Settings of one agent; what is set here wins."""
+    """Overrides for one agent."""
 
     writable: Annotated[tuple[InstructionFile, ...], Listed] | None = None
-    """Wins over `tools.files.writable` for this agent."""
+    """Overrides `tools.files.writable` for this agent."""
     quota_bytes: Annotated[int, Field(ge=1_048_576)] | None = None
-    """Wins over `tools.files.quotaBytes` for this agent."""
+    """Overrides `tools.files.quotaBytes` for this agent."""
 
 
 class ToolsConfig(ToolLists):
-    """The top-level `tools:` section: what holds for the tools of every agent."""
+    """The top-level `tools:` section, for the tools of every agent."""
 
     directories: Annotated[ToolNames, LocalPath()] = ()
-    """Folders of Python files with tools of your own (docs/add-a-tool.md): code that runs inside the gateway, with its
+    """Folders of Python files with your own tools (docs/add-a-tool.md): code that runs inside the gateway, with its
     rights. Relative to the config file's folder. An agent has those that its lists allow."""
     owner_only: ToolNames | None = None
     """Tools or groups that are there for `owners` alone. If unset: `exec` and `process`, once `owners` names a
     person, and always for people who were let in by pairing. Other people have them as their agent does."""
     senders: dict[PersonId, ToolLists] = Field(default={})
-    """The tools that are left for one person, by `channel:id` as in `owners`, in every chat."""
+    """Tools that one person may use, by `channel:id` as in `owners`, in every chat."""
     exec: ExecConfig = ExecConfig()
     process: ProcessConfig = ProcessConfig()
     files: FilesConfig = FilesConfig()
     web: WebToolsConfig = WebToolsConfig()
     approval: ToolNames = ()
-    """Tools of which every call needs an approval, in any case."""
+    """Tools that need an approval for every call."""
     taint: ToolNames = ("exec", "process", "message")
-    """Tools whose calls need one as well, as long as the conversation holds external content, such as a web page, or a
-    summary of it: later calls may be its doing (docs/tool-policy.md). Changes of `MEMORY.md` then need one, too. `[]` for
-    none."""
+    """Tools that need an approval while the conversation holds external content, such as a web page, or a summary of
+    it, which may steer later calls (docs/tool-policy.md). Changes to `MEMORY.md` then need one, too. `[]` for none."""
 
 
 class AgentToolsConfig(ToolLists):
-    """Inside an agent: which tools it has. If it has neither `profile` nor `allow`: `profile: minimal`, which is
-    `read`, `ls` and `message`."""
+    """The tools of an agent. Without `profile` and `allow` it has `profile: minimal`, which is `read`, `ls` and
+    `message`."""
 
     exec: AgentExecConfig = AgentExecConfig()
     files: AgentFilesConfig = AgentFilesConfig()
     message: MessageConfig = MessageConfig()
     approval: ToolNames = ()
-    """Tools besides those in `tools.approval`."""
+    """Tools in addition to those in `tools.approval`."""
     taint: ToolNames | None = None
-    """Wins over `tools.taint` for this agent."""
+    """Overrides `tools.taint` for this agent."""
 
 
 def effective_exec(everybody: ExecConfig, agent: AgentToolsConfig) -> ExecConfig:
-    """The agent's own settings over those for everybody."""
     return everybody.but(**agent.exec.model_dump(exclude_none=True))
 
 
@@ -220,6 +216,7 @@ def effective_files(everybody: FilesConfig, agent: AgentToolsConfig) -> FilesCon
 
 
 def effective_approval(everybody: ToolsConfig, agent: AgentToolsConfig) -> tuple[ToolNames, ToolNames]:
-    """The tools that always need an approval, and those that do after text of strangers: an agent can add to the former."""
+    """Return the tools that always need an approval, and those that need one after untrusted text. An agent can only
+    add to the former."""
     taint = everybody.taint if agent.taint is None else agent.taint
     return tuple(dict.fromkeys((*everybody.approval, *agent.approval))), taint

@@ -1,8 +1,8 @@
 """`exec`: a shell command in the workspace, if the config allows it.
 
-The mode decides what a call gets: `deny` refuses, `ask` runs what a person has approved, `allow` runs. The command has
-a clean environment of a few names, its own temporary folder, and limits on its time, its output and what it writes;
-nothing of it outlives the call. A root gateway runs it as the workspace's owner, who is never root.
+The mode decides: `deny` refuses, `ask` runs what a person has approved, `allow` runs. The command gets a clean
+environment, its own temporary folder, and limits on its time, its output and what it writes; nothing of it outlives the
+call. A root gateway runs it as the workspace's owner, who is never root.
 """
 
 import asyncio
@@ -63,11 +63,11 @@ class Exec:
     workspace: Workspace
     config: ExecConfig
     slots: asyncio.Semaphore
-    """The agent's, over all its turns."""
+    """Shared by all turns of the agent."""
     sandbox: Sandbox
     result_chars: int
     network: WebClient | None = None
-    """Decides to which addresses a sandboxed command may connect; None allows none."""
+    """Decides which addresses a sandboxed command may connect to; None allows none."""
 
     def subject(self, arguments: ExecArguments, call: Call) -> Subject | None:
         if self.config.mode == "deny":
@@ -92,7 +92,7 @@ class Exec:
         return min(arguments.timeout_seconds or self.config.timeout_seconds, EXEC_SECONDS_MAX)
 
     async def run(self, arguments: ExecArguments, call: Call) -> ToolResult:
-        """Runs it without asking: `Toolbox` has asked for an approval of `subject`."""
+        """Run without asking: `Toolbox` has asked for an approval of `subject`."""
         if self.slots.locked() or self.sandbox.slots.locked():
             raise ToolError("EXEC_BUSY", "too many commands are running; try again in a moment", retryable=True)
         timeout = self._timeout(arguments)
@@ -110,7 +110,7 @@ class Exec:
     async def begin(
         self, command: str, seconds: float, stdin: Input = "none", held: Held | None = None
     ) -> ShellCommand:
-        """Starts a command, with the approved files as they were `held`; the caller attends to it. Raises ToolError."""
+        """Start a command, with the approved files as they were `held`; the caller attends to it. Raises ToolError."""
         if "\0" in command:
             raise ToolError("INVALID_ARGUMENT", "'command' holds a NUL character")
         self.workspace.shows_uploads()
@@ -143,7 +143,6 @@ class Exec:
         return ToolError("EXEC_SANDBOX_UNAVAILABLE", message, retryable=not again)
 
     def _environment(self) -> dict[str, str]:
-        """These names and nothing of the gateway's own environment."""
         uploads = self.workspace.uploads
         sent = {"UPLOADS": str(uploads)} if uploads is not None and uploads.is_dir() else {}
         return sent | {
@@ -163,7 +162,7 @@ class Exec:
         return ToolResult(content=(f"{text}\n{note}".lstrip("\n"),), details=details, is_error=is_error)
 
     def note(self, command: ShellCommand) -> str:
-        """The way it ended, for the model."""
+        """Describe for the model how the command ended."""
         self.sandbox.failed.discard(self.workspace.root)
         free = f"less than {self.config.free_bytes:,} bytes are left on the disk"
         written = self.config.written_bytes
@@ -177,7 +176,7 @@ class Exec:
 
 
 def exit_code(code: int) -> int:
-    """The exit code as a shell would say it."""
+    """Return the exit code as a shell reports it."""
     return code if code >= 0 else 128 - code
 
 

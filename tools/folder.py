@@ -1,9 +1,9 @@
-"""Tools of the operator's own: Python files in the folders that `tools.directories` names.
+"""The operator's own tools: Python files in the folders of `tools.directories`.
 
-A file defines `TOOLS`, a list of tools or functions, or else every public `async def` in it is a tool: its schema is made
-from the type hints, its texts from the docstring. A file is code of the gateway's process and runs with its rights, so one
-that other users of this machine may write or replace is refused. A file that cannot be loaded takes nothing else along;
-one that has not changed is not run again.
+A file defines `TOOLS`, a list of tools or functions; otherwise every public `async def` in it is a tool, with a schema
+from its type hints and texts from its docstring. A file runs in the gateway's process with its rights, so a file that
+other users of this machine may write or replace is refused. A file that fails to load does not affect the others; an
+unchanged file is not run again.
 """
 
 import errno
@@ -39,7 +39,7 @@ CODE_IN_MEMORY = 256
 LINKS_MAX = 40
 _OUR_FILE = Path(__file__).resolve()
 _ACL_NAMED, _ACL_WRITES = (0x02, 0x08), 0x02
-"""The entries of an access list for a named user or group, and the right to write: `acl(5)`, `linux/posix_acl.h`."""
+"""ACL entries for a named user or group, and the right to write: `acl(5)`, `linux/posix_acl.h`."""
 _NAME = re.compile(r"[a-z](?:_?[a-z0-9])*_?")
 _WORD = re.compile(r"[a-z][a-z0-9_]{0,63}")
 _SECTION = re.compile(r"^\s*(?:Args|Arguments|Parameters|Returns|Raises|Yields|Examples?):\s*$", re.MULTILINE)
@@ -49,7 +49,7 @@ Function = TypeVar("Function", bound=Callable[..., Awaitable[Any]])
 
 
 def tool(*, effect: Effect = "once", external: bool = False) -> Callable[[Function], Function]:
-    """Says more of a function that is a tool: the effect of a second run, and whether its results hold text of strangers."""
+    """Declare a tool function's effect of a second run, and whether its results are untrusted."""
 
     def marked(function: Function) -> Function:
         function.__dict__["clawgate_tool"] = effect, external
@@ -60,7 +60,7 @@ def tool(*, effect: Effect = "once", external: bool = False) -> Callable[[Functi
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Fault:
-    """A file, or a tool of it, that is not used; `line` is 0 if no line is to blame."""
+    """A file, or a tool in it, that is not used; `line` is 0 if it is unknown."""
 
     path: Path
     line: int
@@ -72,18 +72,18 @@ class Fault:
 
 @dataclass(frozen=True, kw_only=True)
 class FolderTools:
-    """The tools of some folders, in an order that lasts: by folder, file and place in the file."""
+    """The tools of some folders, in a stable order: by folder, file and position in the file."""
 
     tools: tuple[Tool, ...] = ()
     faults: tuple[Fault, ...] = ()
     files: frozenset[Path] = frozenset()
     """The files and folders to watch for changes."""
     lost: frozenset[str] = frozenset()
-    """Words of the files with faults: a config may name a tool that is among them."""
+    """Words in files with faults: a config may name a tool that is among them."""
     digest: str = ""
-    """Differs once the tools do; empty without folders."""
+    """Changes when the tools do; empty without folders."""
     places: Mapping[str, Path] = field(default_factory=dict)
-    """The file of each tool, by the tool's name."""
+    """The file of each tool."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -91,7 +91,7 @@ class FolderTools:
 
 
 def folder_tools(directories: Sequence[str], taken: Sequence[str]) -> FolderTools:
-    """The tools of the folders, without those whose name is `taken`. Blocking. Raises nothing."""
+    """Load the tools of the folders, except those with a `taken` name. Blocking. Raises nothing."""
     if not directories:
         return FolderTools()
     kept: dict[str, tuple[Tool, Path]] = {}
@@ -138,7 +138,7 @@ def _files(directories: Sequence[str]) -> list[Path]:
 
 @dataclass(frozen=True, kw_only=True)
 class _Loaded:
-    """A file as it was run. `key` differs once the file does; `lines` are where its tools are defined."""
+    """`key` changes when the file does; `lines` are where its tools are defined."""
 
     key: str
     tools: tuple[Tool, ...] = ()
@@ -165,8 +165,8 @@ def _loaded(path: Path) -> _Loaded:
 
 
 def _writers(path: Path, opened: os.stat_result) -> str:
-    """Name who else on this machine decides what is in a file: by its owner and rights, or by those of a folder or a link on
-    the way to it. Empty if nobody does: the gateway's user, root, and the owner of the gateway's own code do anyway."""
+    """Return a reason if another user of this machine could change the file, by its owner and mode or those of a folder
+    or link on the path. The gateway's user, root, and the owner of the gateway's code are trusted."""
     trusted, status = _trusted(), opened
     try:
         for place, status in _way(path):
@@ -209,15 +209,14 @@ def _way(path: Path) -> Iterator[tuple[Path, os.stat_result]]:
 
 
 def _is_shared(place: Path, status: os.stat_result) -> bool:
-    """Return True if others may write there. In a sticky folder, such as /tmp, they cannot replace what is not theirs."""
-    if stat.S_ISDIR(status.st_mode) and status.st_mode & stat.S_ISVTX:
+    if stat.S_ISDIR(status.st_mode) and status.st_mode & stat.S_ISVTX:  # others replace nothing in /tmp
         return False
     by_group = status.st_mode & stat.S_IWGRP and not is_own_group(status)
-    return bool(status.st_mode & stat.S_IWOTH or by_group or _is_listed(place))
+    return bool(status.st_mode & stat.S_IWOTH or by_group or _has_writable_acl(place))
 
 
 def is_own_group(status: os.stat_result) -> bool:
-    """Return True if a file's group is its owner's alone, as many systems make one for each user."""
+    """Return whether only the owner is in the file's group, as on systems with a group for each user."""
     try:
         owner, group = pwd.getpwuid(status.st_uid).pw_name, grp.getgrgid(status.st_gid)
     except KeyError:
@@ -225,8 +224,7 @@ def is_own_group(status: os.stat_result) -> bool:
     return group.gr_name == owner and {*group.gr_mem} <= {owner}
 
 
-def _is_listed(place: Path) -> bool:
-    """Return True if an access list lets a named user or group write there."""
+def _has_writable_acl(place: Path) -> bool:
     try:
         found = os.getxattr(place, "system.posix_acl_access") if sys.platform == "linux" else b""
     except OSError:  # it has none, or the file system knows none
@@ -239,9 +237,8 @@ def _words(source: bytes) -> frozenset[str]:
     return frozenset(_WORD.findall(source.decode(errors="replace")))
 
 
-@lru_cache(maxsize=CODE_IN_MEMORY)
+@lru_cache(maxsize=CODE_IN_MEMORY)  # a file that is saved again is run again
 def _run(path: Path, source: bytes, changed_ns: int) -> _Loaded:
-    """Runs a file, once for each of its states; one that is saved again is run again."""
     key = hashlib.sha256(os.fsencode(path.name) + b"\0" + source).hexdigest()
     module = ModuleType(f"clawgate_tools_{path.stem}_{key[:12]}")
     module.__file__ = str(path)
@@ -310,7 +307,7 @@ def _checked(made: Any) -> Tool:
 
 @dataclass(frozen=True, kw_only=True)
 class FunctionTool:
-    """A tool that is one `async def`; an argument that is annotated with `Call` gets the circumstances of the call."""
+    """A tool made of one `async def`; an argument annotated with `Call` gets the context of the call."""
 
     spec: ToolSpec
     arguments: type[Arguments]
@@ -367,7 +364,6 @@ def _of_function(function: Callable[..., Awaitable[Any]]) -> Tool:
 
 
 def _member(parameter: inspect.Parameter, hint: Any, described: str) -> Any:
-    """The member of a pydantic model for an argument: described by its hint, else by the docstring, else by its name."""
     of_hint = get_args(hint)[1:] if get_origin(hint) is Annotated else ()
     if not any(isinstance(it, FieldInfo) and it.description for it in of_hint):
         words = next((it for it in of_hint if isinstance(it, str)), "") or described or parameter.name.replace("_", " ")

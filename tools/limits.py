@@ -1,7 +1,7 @@
-"""Limits of what a command may use of this machine: the kernel keeps some, and watchers the others.
+"""Resource limits of a command: the kernel enforces some, watcher threads the others.
 
-A part of the supervisor (`tools.supervisor`): it imports nothing but what every interpreter has. A watcher is a thread
-that writes a letter to STATUS when there is too much.
+Part of the supervisor (`tools.supervisor`), so it imports only the standard library. A watcher writes a letter to
+STATUS when a limit is exceeded.
 """
 
 import fcntl
@@ -15,24 +15,24 @@ FILE_BYTES_MAX = 64 * 1024 * 1024
 FILES_MAX = 256
 PROCESSES_MAX = 128
 WRAPPERS_MAX = 8
-"""More than any sandbox has."""
+"""More wrapper processes than any sandbox has."""
 MEMORY_BYTES_MAX = 2 * 1024**3
-"""The memory that a process writes to, not its address space: runtimes reserve far more of that than they use."""
+"""Memory that a process writes to, not its address space: runtimes reserve far more than they use."""
 CPU_SECONDS_EXTRA = 10
 LOOK_SECONDS = 0.1
-"""Seconds from one look at what the command has written to the next; its end waits no longer for a last look."""
+"""Seconds between checks of what the command has written; its end waits no longer for a last check."""
 LOOK_SHARE = 0.1
-"""The largest share of the time that goes into looking, so a large workspace is looked at less often; a background
-command's supervisor, after a minute, looks a tenth as often. What must stay free on the disk is looked at as before."""
+"""Largest share of the time spent on these checks, so a large workspace is checked less often; after a minute, a tenth
+as often. Free disk space is always checked at the same rate."""
 LONG_SECONDS = 60
 QUICK_ENTRIES_MAX = 10_000
-"""The most files and folders that are counted before a command begins: 40 ms."""
+"""Entries that are counted at most before a command begins: 40 ms."""
 ENTRY_BYTES = 4096
-"""Bytes that a file counts on top of its content, so that empty ones have an end, too."""
+"""Bytes that a file counts on top of its content, so that empty files are limited, too."""
 
 
 def above(fd: int) -> int:
-    """A copy of the descriptor, out of the shell's way, and not for the command."""
+    """Move the descriptor to 10 or above, out of the shell's way, and set close-on-exec."""
     try:
         return fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 10)
     finally:
@@ -40,7 +40,7 @@ def above(fd: int) -> int:
 
 
 def limit(seconds: int, file_bytes: int, *, processes: int) -> None:
-    """Limits this process and those it starts; `processes` 0 leaves their number alone."""
+    """Limit this process and its children; `processes` 0 leaves their number alone."""
     for what, value in (
         (resource.RLIMIT_CORE, 0),
         (resource.RLIMIT_NOFILE, FILES_MAX),
@@ -65,10 +65,10 @@ def threads_of(uid: int) -> int:
 
 
 class Written:
-    """Watches what the command adds to the workspace, which is the working folder, and to its own temporary one."""
+    """Watches what the command adds to the workspace, which is the working folder, and to its temporary folder."""
 
     def __init__(self, folders: tuple[str, ...], bytes_max: int) -> None:
-        """Runs before the command begins; a large workspace is first looked at by `watch`."""
+        """Count before the command begins; a large workspace is first counted by `watch`."""
         self._folders = folders
         self._bytes_max = bytes_max
         self._seconds = 0.0
@@ -82,7 +82,7 @@ class Written:
         os.write(status, b"W")
 
     def look_again(self, status: int) -> None:
-        """Looks a last time, if that is quick."""
+        """Check a last time, if that is quick."""
         if self._at_start is not None and self._seconds < LOOK_SECONDS and self._exceeded():
             os.write(status, b"W")
 
@@ -96,7 +96,8 @@ class Written:
 
 
 def stored_bytes(folders: tuple[str, ...], *, entries_max: int) -> int | None:
-    """Bytes on the disk below these folders; None beyond `entries_max`. A file of several names counts once."""
+    """Return the bytes on disk below these folders; None beyond `entries_max`. A file with several names counts
+    once."""
     total, entries_left, pending = 0, entries_max, list(folders)
     while pending:
         if entries_left < 0:
@@ -115,9 +116,9 @@ def stored_bytes(folders: tuple[str, ...], *, entries_max: int) -> int | None:
 
 
 def watch_numbers(status: int) -> None:
-    """Watches the number of processes and the memory of all: the kernel limits one process, or all that a user runs."""
+    """Watch the number of processes and their total memory: the kernel limits only one process, or all of a user."""
     while len(below := descendants(os.getpid())) <= PROCESSES_MAX + WRAPPERS_MAX:
-        # By `statm` it is too much, since what is shared counts for each; by `smaps_rollup` it is exact, and slow.
+        # `statm` counts shared memory for each process; `smaps_rollup` is exact, and slow.
         if held_bytes(below, "statm") > MEMORY_BYTES_MAX and held_bytes(below, "smaps_rollup") > MEMORY_BYTES_MAX:
             os.write(status, b"M")
             return
@@ -137,7 +138,7 @@ def held_bytes(pids: list[int], file: str) -> int:
 
 
 def watch_free(bytes_min: int, status: int) -> None:
-    """Bytes on the workspace's disk."""
+    """Watch the free bytes on the workspace's disk."""
     while free_bytes() >= bytes_min:
         time.sleep(LOOK_SECONDS / 4)
     os.write(status, b"F")

@@ -1,11 +1,11 @@
-"""`process`: commands that run in the background, from one turn to the next, by the same rules as `exec`'s.
+"""`process`: background commands that outlive a turn, under the rules of `exec`.
 
-Each belongs to one session's work in one workspace, and has a record outside of every workspace. What is written to a
-command may be another command, so it needs what a command needs.
+Each command belongs to one session and one workspace; its record lies outside every workspace. A shell may run what
+`write` sends, so input needs the same approval as a command.
 
-They end with the gateway, even if it is killed. A record is a file beside the session's uploads, which the process's
-own gateway keeps locked: a free lock on a record without an end says that the gateway is gone, and the process with it.
-So a restart and every replica know its outcome, and a session that is erased takes its processes along.
+Commands end with the gateway, even if it is killed. A record is a file next to the session's uploads, locked by the
+gateway that runs the process. An unlocked record without an end means that this gateway is gone, and the process with
+it. So a restarted gateway and every replica know the outcome, and erasing a session ends its processes.
 """
 
 import asyncio
@@ -30,17 +30,16 @@ from tools.lines import text_page
 from tools.output import Output
 from tools.search import shown
 from tools.tool import Arguments, Call, Held, Subject, ToolError, ToolResult
-from tools.uploads import make_folder, processes_of
-from tools.workspace import is_locked, replacing
+from tools.workspace import is_locked, make_folder, processes_of, replacing
 
 log = structlog.get_logger()
 
 
 KEEP_SECONDS = 2.0
-"""Seconds after which a running process's record takes up what is new, and wishes of others for it are noticed."""
+"""Seconds between updates of a running process's record, which also check for kill requests."""
 KILLS_LOOKED_FOR = 40
 RECORDS_MAX = 20
-"""Ended processes that a session's list still shows."""
+"""Ended processes that a session still lists."""
 _ID = re.compile(r"[0-9a-f]{6}")
 
 EndReport: TypeAlias = Callable[[], Awaitable[None]]
@@ -49,8 +48,8 @@ ProcessState: TypeAlias = Literal["running", "elsewhere", "ended", "interrupted"
 
 @dataclass(kw_only=True)
 class BackgroundCommand:
-    """A command by its record. `where` is the host that runs it; `note` says how it ended; polls have shown `polled` bytes;
-    `state` is as found."""
+    """A command and its record. `where` is the host that runs it; `note` says how it ended; polls have shown `polled`
+    bytes."""
 
     folder: Path
     id: str = field(default_factory=lambda: secrets.token_hex(3))
@@ -74,11 +73,11 @@ class BackgroundCommand:
 
     @property
     def kill_path(self) -> Path:
-        """The path of a file by which another gateway asks for its end."""
+        """Marker file by which another gateway requests the end of this process."""
         return self.path.with_suffix(".kill")
 
     def write(self, output: Output) -> int:
-        """Replaces the file; returns its descriptor, which holds a lock. Raises OSError."""
+        """Replace the record file and return its descriptor, which holds the lock. Raises OSError."""
         members = {it.name: getattr(self, it.name) for it in fields(self) if it.name not in ("folder", "running")}
         folder = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
@@ -91,7 +90,7 @@ class BackgroundCommand:
         return fd
 
     def save(self, output: Output) -> None:
-        """Replaces the record's file by its new state. An erased record is not written again. Blocking."""
+        """Update the record file, unless the record was erased. Blocking."""
         with suppress(OSError):  # no space: the old state stays
             if self.running is None and self.path.exists():
                 os.close(self.write(output))
@@ -101,14 +100,14 @@ class BackgroundCommand:
                 self.running.file = new
 
     def ask_to_end(self) -> None:
-        """Has it end soon, wherever it runs."""
+        """Request the end of the process, wherever it runs."""
         if self.running is not None:
             self.running.command.stop("killed")
         else:
             self.kill_path.touch()
 
     async def kill(self) -> None:
-        """Asks for its end, and returns when it has ended or will not soon."""
+        """Request the end and wait for it; for a process of another gateway, at most 20 seconds."""
         self.ask_to_end()
         if self.running is not None:
             await asyncio.wait([self.running.task])
@@ -120,7 +119,7 @@ class BackgroundCommand:
             await asyncio.sleep(KEEP_SECONDS / 4)
 
     def finish(self) -> None:
-        """Stores the end of one that ran here. Blocking."""
+        """Store the final state of a process that ran here. Blocking."""
         self.save(self.output)
         if self.running is not None:
             os.close(self.running.file)
@@ -134,28 +133,25 @@ class BackgroundCommand:
 
 @dataclass
 class _Running:
-    """`file` is the descriptor that holds the lock on the record; `touched` is when somebody asked for it last; `report` is
-    called once it has ended."""
-
     command: ShellCommand
-    file: int
-    touched: float
-    report: EndReport | None
+    file: int  # holds the lock on the record
+    touched: float  # time of the last activity
+    report: EndReport | None  # called after the end
     task: "asyncio.Task[None]" = field(init=False)
 
 
 class EndReports(Protocol):
-    """The port by which the end of a command reaches the conversation that started it; the gateway supplies it."""
+    """The port that reports a command's end to the conversation that started it; the gateway supplies it."""
 
     async def expect(self, record: BackgroundCommand, call: Call) -> EndReport:
-        """Keeps durably that the end of this command is to be reported, before it starts. The result has its record looked
-        at, now; it raises nothing. Raises ToolError."""
+        """Store durably that the end of this command must be reported, before it starts. Return a callback that has the
+        record checked immediately and raises nothing. Raises ToolError."""
 
 
 @dataclass
 class Processes:
-    """Background commands of all agents, kept over reloads; `config` is in force. `folder` holds a session's records.
-    Without `reports` no end can be reported."""
+    """All background commands of this gateway, kept over reloads. `folder` holds a session's records. Without `reports`
+    no end can be reported."""
 
     config: ProcessConfig
     now: Callable[[], float]
@@ -167,8 +163,8 @@ class Processes:
     async def start(
         self, record: BackgroundCommand, shell: Exec, seconds: float, held: Held | None, report: EndReport | None
     ) -> None:
-        """Runs a command in the background; the caller shields it, as it must not be cut short. Raises ToolError and
-        OSError; then nothing runs."""
+        """Run a command in the background. The caller must shield it from cancellation. Raises ToolError and OSError;
+        then nothing runs."""
         size = (self.config.terminal_rows, self.config.terminal_columns)
         async with self._starting:
             if self._is_closed:
@@ -192,18 +188,18 @@ class Processes:
             await asyncio.sleep(0)  # a task that is cancelled before its first step ends nothing
 
     def records(self, folder: Path, workspace: str | None = None) -> list[BackgroundCommand]:
-        """All of a session's, in that workspace if it is given, oldest first. Blocking."""
+        """List a session's records, oldest first; only those of `workspace` if it is given. Blocking."""
         names = [path.name for path in folder.iterdir()] if folder.is_dir() else []
         found = (self.record(folder, workspace, name) for name in names)
         return sorted((it for it in found if it is not None), key=lambda it: it.started)
 
     def record(self, folder: Path, workspace: str | None, id_: str) -> BackgroundCommand | None:
-        """The record as it is now: from memory if the process runs here. Blocking."""
+        """Return the current record, from memory if the process runs here. Blocking."""
         record = self._running.get(folder / id_) or read_record(folder, id_)
         return record if record is not None and workspace in (None, record.workspace) else None
 
     async def close(self) -> None:
-        """Ends all processes, also one that is just starting; their records say that the gateway ended."""
+        """End all processes, including one that is just starting; their records then read as interrupted."""
         async with self._starting:
             self._is_closed = True
             tasks = [it.running.task for it in self._running.values() if it.running]
@@ -211,47 +207,45 @@ class Processes:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _attend(self, it: BackgroundCommand, running: _Running, shell: Exec) -> None:
-        keeping = asyncio.create_task(self._keep(it, running))
+    async def _attend(self, record: BackgroundCommand, running: _Running, shell: Exec) -> None:
+        keeping = asyncio.create_task(self._keep(record, running))
         try:
-            await running.command.attend(it.output)
-            it.code, it.note = running.command.code, shell.note(running.command)
-            it.ended, it.state = self.now(), "ended"
+            await running.command.attend(record.output)
+            record.code, record.note = running.command.code, shell.note(running.command)
+            record.ended, record.state = self.now(), "ended"
         except OSError as error:
             failure = shell.not_started(error)
-            it.note = f"[{failure.code}: {failure.message}]"
-            it.ended, it.state = self.now(), "ended"
+            record.note = f"[{failure.code}: {failure.message}]"
+            record.ended, record.state = self.now(), "ended"
         finally:
             keeping.cancel()
             await asyncio.gather(keeping, return_exceptions=True)
             await running.command.leave()
-            await asyncio.shield(asyncio.to_thread(it.finish))
-            del self._running[it.path]
+            await asyncio.shield(asyncio.to_thread(record.finish))
+            del self._running[record.path]
         if running.report is not None:
             await running.report()
 
-    async def _keep(self, it: BackgroundCommand, running: _Running) -> None:
-        """The record up to date, and the process within its idle time and its session."""
-        saved = active = it.output.total
+    async def _keep(self, record: BackgroundCommand, running: _Running) -> None:
+        saved = active = record.output.total
         while True:
             await asyncio.sleep(KEEP_SECONDS)
-            if active != (active := it.output.total):
+            if active != (active := record.output.total):
                 running.touched = self.now()
             if running.report is None and self.now() - running.touched > self.config.idle_seconds:
                 running.command.stop("idle")
-            if not os.fstat(running.file).st_nlink or it.kill_path.exists():
+            if not os.fstat(running.file).st_nlink or record.kill_path.exists():
                 running.command.stop("killed")
-            elif saved != it.output.total:
-                saved = it.output.total
-                saving = asyncio.ensure_future(asyncio.to_thread(it.save, it.output.since(0)))
+            elif saved != record.output.total:
+                saved = record.output.total
+                saving = asyncio.ensure_future(asyncio.to_thread(record.save, record.output.since(0)))
                 try:
                     await asyncio.shield(saving)
                 finally:
-                    await saving  # it replaces the descriptor that `finish` writes by
+                    await saving  # record replaces the descriptor that `finish` writes by
 
 
 def _begin(record: BackgroundCommand) -> int:
-    """Writes a new record, as `write`. The oldest that have ended go. Raises OSError."""
     os.close(make_folder(record.folder))
     known = (read_record(record.folder, path.name) for path in record.folder.iterdir())
     ended = sorted((it for it in known if it and it.state != "elsewhere"), key=lambda it: it.started)
@@ -261,7 +255,8 @@ def _begin(record: BackgroundCommand) -> int:
 
 
 def read_record(folder: Path, id_: str) -> BackgroundCommand | None:
-    """The record with its state as of now: what runs counts as `elsewhere`. None without any. Blocking."""
+    """Read a record. One that runs is `elsewhere` if it is locked, else `interrupted`. None without a record.
+    Blocking."""
     if not _ID.fullmatch(id_):
         return None
     try:
@@ -283,7 +278,7 @@ WAIT_SECONDS_MAX = 60
 LOOK_SECONDS = 0.05
 COMMAND_CHARS = 100
 LINE_BYTES_MAX = 4_095
-"""Bytes that a terminal takes as one line; it drops the rest."""
+"""Longest line that a terminal accepts; it drops the rest."""
 KeyName: TypeAlias = Literal[
     "enter", "tab", "escape", "backspace", "up", "down", "right", "left", "ctrl-c", "ctrl-d", "ctrl-z"
 ]
@@ -367,7 +362,7 @@ class Process:
                 return await self._poll(record, 0)
 
     def subject(self, arguments: ProcessArguments, call: Call) -> Subject | None:
-        """The command that `start` runs, or the input that `write` sends to a running one: that may be a shell."""
+        """Return the command that `start` runs, or the input that `write` sends: a shell may run that."""
         if arguments.action not in ("start", "write"):
             return None
         record = self._record(_given(arguments.id, "id", "write")) if arguments.action == "write" else None
@@ -478,7 +473,7 @@ class Process:
 
 
 def state_of(record: BackgroundCommand, now: float) -> str:
-    """The state of a background command, for a model."""
+    """Describe the state of a background command to a model."""
     age = f"{max(0.0, (record.ended or now) - record.started):.0f} s"
     match record.state:
         case "running":
@@ -513,6 +508,6 @@ def details_of(record: BackgroundCommand) -> dict[str, str | int | None]:
 
 
 def short(command: str) -> str:
-    """The beginning of a command, on one line."""
+    """Return the beginning of a command, on one line."""
     line = shown(command)
     return line if len(line) <= COMMAND_CHARS else line[:COMMAND_CHARS] + "…"

@@ -1,7 +1,7 @@
-"""`ls`, `find` and `grep`: what is in the workspace, by folder, by name and by text.
+"""`ls`, `find` and `grep`: list the workspace, find files by name, and search their text.
 
-A glob becomes an expression of RE2, which always takes linear time: backtracking matchers take minutes for a few `**`.
-No link is followed, and a search is limited in time and in number.
+A glob becomes an expression of RE2, which takes linear time: backtracking matchers take minutes for a few `**`. Links
+are not followed, and a search is limited in time and in number.
 """
 
 import asyncio
@@ -52,7 +52,7 @@ class Ls:
 
 
 def shown(name: str) -> str:
-    """A name keeps to its line; bytes that are no UTF-8 show as a replacement."""
+    """Escape a name so that it stays on one line."""
     clean = name.encode("utf-8", errors="replace").decode()
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in clean)
 
@@ -103,7 +103,7 @@ class Find:
 
 
 class Glob:
-    """Tells if a path matches: `*` and `?` within a name, `**` over folders, `[a-z]`, `[!a]`, `{one,two}`."""
+    """Matches paths: `*` and `?` within a name, `**` over folders, `[a-z]`, `[!a]`, `{one,two}`."""
 
     def __init__(self, glob: str) -> None:
         """Raises ToolError."""
@@ -152,7 +152,7 @@ def _translated(glob: str) -> str:
 
 
 def expression(pattern: str, argument: str, *, ignore_case: bool = False) -> "re2._Regexp[bytes]":
-    """Compiles a pattern that never matches over the end of a line. Raises ToolError, naming the argument."""
+    """Compile a pattern that never matches across lines. Raises ToolError, naming the argument."""
     options = re2.Options()
     options.never_nl, options.log_errors, options.case_sensitive = True, False, not ignore_case
     try:
@@ -166,14 +166,14 @@ def expression(pattern: str, argument: str, *, ignore_case: bool = False) -> "re
 
 @dataclass
 class Search:
-    """A walk with an end; `stopped` says why it did not come to its own."""
+    """A bounded walk; `stopped` says why it ended early."""
 
     workspace: Workspace
     stopped: str = ""
     _give_up: float = field(default_factory=lambda: time.monotonic() + SECONDS_MAX)
 
     def below(self, path: str) -> Iterator[tuple[str, str, bool]]:
-        """The name in the workspace and below `path`, and whether it is a folder. Raises ToolError."""
+        """Yield the name in the workspace and below `path`, and whether it is a folder. Raises ToolError."""
         for count, entry in enumerate(self.workspace.below(path)):
             if count >= WALKED_MAX:
                 self.stopped = f"{WALKED_MAX:,} files and folders"
@@ -188,7 +188,7 @@ class Search:
 
 
 class ResultLines:
-    """The lines that fit into a result, and the number of those that do not."""
+    """Lines that fit into a result, and the number of those that do not."""
 
     def __init__(self, limit: int, result_chars: int) -> None:
         self._lines: list[str] = []
@@ -278,27 +278,25 @@ class Grep:
         return page.result("matching line", search.stopped, *notes)
 
     def _text(self, name: str) -> tuple[bytes, bool, Encoding]:
-        """The beginning of a file in UTF-8, nothing of a binary one; whether there is more; its encoding."""
         with suppress(ToolError, OSError), self.workspace.found(name) as fd, open(fd, "rb", closefd=False) as file:
             head = file.read(HEAD_BYTES)
             if encoding_of(head, is_whole=len(head) < HEAD_BYTES) is not None:
                 data, is_cut = head + file.read(FILE_BYTES_MAX - HEAD_BYTES), os.fstat(fd).st_size > FILE_BYTES_MAX
                 encoding = encoding_of(data, is_whole=not is_cut, nuls=True) or UTF_8
                 return data if encoding == UTF_8 else encoding.decode(data).encode(errors="replace"), is_cut, encoding
-        return b"", False, UTF_8
+        return b"", False, UTF_8  # binary, or unreadable
 
 
 def _lines(pattern: "re2._Regexp[bytes]", data: bytes) -> Iterator[tuple[int, int, int, int]]:
-    """The number, the beginning and the end of each line that matches, and where in it."""
     line, start = 1, 0
     while start < len(data) and (match := pattern.search(data, start)):
-        at = match.start()
-        if at == len(data) and data[-1:] == b"\n":  # no line begins there
+        hit = match.start()
+        if hit == len(data) and data[-1:] == b"\n":  # no line begins there
             return
-        line += data.count(b"\n", start, at)
-        begin, end = max(start, data.rfind(b"\n", start, at) + 1), data.find(b"\n", at)
+        line += data.count(b"\n", start, hit)
+        begin, end = max(start, data.rfind(b"\n", start, hit) + 1), data.find(b"\n", hit)
         end = len(data) if end < 0 else end
-        yield line, begin, end, at
+        yield line, begin, end, hit
         line, start = line + 1, end + 1
 
 

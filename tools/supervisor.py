@@ -1,29 +1,29 @@
-"""The parent of one shell command: its own process, so that nothing of the command outlives it.
+"""The parent of one shell command: a separate process, so that nothing of the command outlives it.
 
-It is the reaper of its descendants only, so a process that detaches itself, even twice, comes back to it and to no
-other command; the gateway adopts no orphans. It sets the limits between fork and exec, where the command cannot yet
-undo them. Run by an isolated interpreter (`-I -S`), it imports its own parts only and holds nothing of the gateway's
-environment. It decides nothing: the gateway keeps the time and reads the output. Its arguments:
+It is the subreaper of its own descendants: a process that detaches itself, even twice, is reparented to it, and the
+gateway adopts no orphans. It sets the limits between fork and exec, where the command cannot undo them yet. It runs in
+an isolated interpreter (`-I -S`), imports only its own parts and gets nothing of the gateway's environment. It decides
+nothing: the gateway keeps the time and reads the output. Its arguments:
 
-    CONTROL STATUS FOLDER UID GID SECONDS WRITTEN FREE PLAN ARGV...
+CONTROL STATUS FOLDER UID GID SECONDS WRITTEN FREE PLAN ARGV...
 
-CONTROL, STATUS and FOLDER are descriptors, UID and GID are -1 for our own; WRITTEN is how many bytes the command may
+CONTROL, STATUS and FOLDER are descriptors; UID and GID are -1 for our own. WRITTEN is how many bytes the command may
 add to FOLDER and its temporary folder, FREE how many it must leave on the disk. A byte on CONTROL asks the command to
-end; its end of file, which the gateway's death brings as well, ends everything. A terminal as input becomes the
-command's own. STATUS gets the exit code as text, or `!` if the command could not be started; besides, `W` or `F` if it
-went beyond WRITTEN or FREE, `M` if it held too much memory, `N` if it started too many processes, `L` if the disk was
-too full from the start, and `P` if it had made files of protected names, which are renamed. Its end of file says that
-no process is left. PLAN is what the sandbox wants done around ARGV, each member absent if it is not wanted:
+end; end of file, also by the gateway's death, kills everything. A terminal as input becomes the command's controlling
+terminal. STATUS gets the exit code as text, or `!` if the command could not be started. It also gets `W` or `F` if the
+command exceeded WRITTEN or FREE, `M` for too much memory, `N` for too many processes, `L` if the disk was too full from
+the start, and `P` if it made files with protected names, which are renamed. End of file on STATUS means that no process
+is left. PLAN is what the sandbox needs around ARGV; each member is optional:
 
     landlock  what `confine.prepare` takes: the command is confined by the kernel, in its own process
     stage     descriptors that root mounts for bubblewrap
     wrappers  processes between us and the command; they are not asked to end
-    started   ARGV writes to descriptor 9 as soon as the command's own process runs: what ends before was never started
-    counted   the limit of processes is set by ARGV
-    links     of the temporary folder's `skills`, to where
+    started   ARGV writes to descriptor 9 when the command runs: if it ends before, it was never started
+    counted   ARGV sets the limit of processes
+    links     links in the temporary folder's `skills`, and their targets
     protected names at the workspace's top that a command may not make
     held      copies of approved files, as `hold` takes them
-    network   where a socket that listens on the loopback of its own network is sent, and the port
+    network   where to send a socket that listens on the command's own loopback, and its port
 """
 
 import _thread
@@ -56,7 +56,7 @@ from tools.sandbox import confine
 
 KILL_SECONDS_MAX = 5.0
 SIGNALLED = 128
-"""The number that shells add to a signal's."""
+"""Offset that shells add to a signal number."""
 _PR_SET_NO_NEW_PRIVS = 38
 _PR_SET_CHILD_SUBREAPER = 36
 
@@ -99,11 +99,11 @@ def main(arguments: list[str]) -> None:
     else:
         _thread.start_new_thread(watch_free, (free_min, status))
     nowhere = os.open(os.devnull, os.O_RDWR)
-    for theirs in (0, 1, 2):  # else a pipe would not end before we do
+    for theirs in (0, 1, 2):  # or a pipe would stay open until we end
         os.dup2(nowhere, theirs)
     supervise(shell, control, status, woken, written, plan)
     kill_everybody()
-    with contextlib.suppress(OSError):  # a command that closes the workspace closes it for itself alone
+    with contextlib.suppress(OSError):  # restore the owner's rights if the command removed them
         os.chmod(f"/proc/self/fd/{folder}", os.fstat(folder).st_mode & 0o7777 | mode)  # noqa: PTH101 - as above
     refused.rename(".", "skills", ".git")
     if refused.has_any:
@@ -116,9 +116,9 @@ def main(arguments: list[str]) -> None:
 def become(
     argv: list[str], plan: "CommandPlan", temporary: str, owner: tuple[int, int], seconds: int, file_bytes: int
 ) -> None:
-    """The command, in its own process. Raises OSError."""
+    """Turn the forked process into the command. Raises OSError."""
     uid, gid = owner
-    # The limit counts every process of the uid, other commands' and a person's: those that are there come on top.
+    # RLIMIT_NPROC counts every process of the uid, so add those that already run.
     is_limited = not plan.counted and (uid >= 0 or plan.landlock is not None)
     processes = PROCESSES_MAX + threads_of(uid if uid >= 0 else os.getuid()) if is_limited else 0
     plan.prepare(temporary)
@@ -133,7 +133,7 @@ def become(
 
 
 class CommandPlan:
-    """The sandbox's wishes for one command."""
+    """The sandbox's PLAN for one command."""
 
     def __init__(self, text: str) -> None:
         plan = marshal.loads(bytes.fromhex(text))
@@ -152,7 +152,7 @@ class CommandPlan:
             import socket  # noqa: F401 - as long as we may read it
 
     def prepare(self, temporary: str) -> None:
-        """Prepares the command's process, while it has our rights."""
+        """Prepare the command's process while it has our rights."""
         if self._started is not None:
             os.dup2(self._started[1], 9)
         if self.stage:
@@ -162,7 +162,7 @@ class CommandPlan:
             self._ruleset = confine.prepare(self.landlock)
 
     def confine(self) -> None:
-        """Confines the process; the last step before the command."""
+        """Confine the process; the last step before the command."""
         if self.landlock is not None:
             us = os.getppid()
             confine.restrict(self._ruleset, (us, -us, -1, *self._gateway))
@@ -179,13 +179,13 @@ class CommandPlan:
             os.set_blocking(self._started[0], False)
 
     def has_started(self) -> bool:
-        """True if the command ran; asked when its process has ended."""
+        """Return whether the command ran; to be called after its process has ended."""
         with contextlib.suppress(BlockingIOError):
             return self._started is None or bool(os.read(self._started[0], 1))
         return False
 
     def asked_to_end(self, shell: int) -> list[int]:
-        """Targets of a wish to end, as `kill` names them: the command's group, or what is inside of the wrappers."""
+        """Return the targets for `kill`: the command's process group, or the processes inside the wrappers."""
         inside = [shell]
         for _ in range(self.wrappers):
             inside = [child for pid in inside for child in children(pid)]
@@ -193,7 +193,7 @@ class CommandPlan:
 
 
 def make_temporary(uid: int, gid: int, links: dict[str, str]) -> str:
-    """A folder for what this command alone puts into TMPDIR; if none can be made, what the environment says stays."""
+    """Create a private TMPDIR; fall back to the inherited one."""
     folder = f"{os.environ.get('TMPDIR', '/tmp')}/clawgate-{os.urandom(8).hex()}"
     with contextlib.suppress(OSError):
         os.mkdir(folder, 0o700)  # noqa: PTH102 - pathlib would double the start-up time
@@ -219,7 +219,7 @@ def remove(folder: str) -> None:
 
 
 def take_session(*, has_wrappers: bool) -> None:
-    """Gives a command what it has from us besides its rights: a session, with the terminal if there is one, and signals."""
+    """Start the command's session, with its terminal if there is one, and reset umask and signals."""
     os.setsid()
     has_terminal = os.isatty(0)
     if has_terminal:
@@ -235,7 +235,7 @@ def take_session(*, has_wrappers: bool) -> None:
 
 
 def supervise(shell: int, control: int, status: int, woken: int, written: Written, plan: CommandPlan) -> None:
-    """Supervises until the gateway lets go: passes on its wish to end, reports how the shell ended, reaps the dead."""
+    """Run until the gateway closes CONTROL: forward its request to end, report the shell's exit, reap children."""
     while True:
         readable, _, _ = select.select([control, woken], [], [])
         if woken in readable:
@@ -256,7 +256,7 @@ def supervise(shell: int, control: int, status: int, woken: int, written: Writte
 
 
 def buried() -> list[tuple[int, int]]:
-    """Children that have died, with their exit codes, negative if a signal ended them."""
+    """Reap dead children; return their pids and exit codes, negative if a signal ended them."""
     found = []
     with contextlib.suppress(ChildProcessError):
         while (dead := os.waitpid(-1, os.WNOHANG))[0]:
@@ -265,7 +265,7 @@ def buried() -> list[tuple[int, int]]:
 
 
 def kill_everybody() -> None:
-    """Stops all below us, so that none can fork meanwhile, then kills them, until none is left."""
+    """Stop all descendants, so that none can fork, then kill them, until none is left or time is up."""
     give_up = time.monotonic() + KILL_SECONDS_MAX
     while (below := descendants(os.getpid())) and time.monotonic() < give_up:
         for number in (signal.SIGSTOP, signal.SIGKILL):
@@ -278,14 +278,15 @@ def kill_everybody() -> None:
 
 FOLDER = "approved"
 NEIGHBOURS_MAX = 2_000
-"""Neighbours of one folder that get a link, in the order of their names."""
+"""Entries of one folder that get a link, in the order of their names."""
 
 Copied = tuple[str, str, int, tuple[int, int, int]]
-"""The name in the workspace, where a link leads, the descriptor of the content, and mode, uid and gid."""
+"""Name in the workspace, target of a link, descriptor of the content, and mode, uid and gid."""
 
 
 def hold(temporary: str, copies: list[Copied], owner: tuple[int, int]) -> list[str]:
-    """The folders that it made, in the order to remove them. The workspace is the working folder. Raises OSError."""
+    """Copy approved files, with links to their neighbours; return the new folders in the order to remove them. The
+    workspace is the working folder. Raises OSError."""
     made: list[str] = []
     for name, link, fd, rights in copies:
         *folders, leaf = name.split("/")
@@ -327,7 +328,8 @@ def _neighbours(folder: str, owner: tuple[int, int]) -> list[str]:
 
 
 def allowed(mode: int, uid: int, gid: int, as_uid: int, as_gid: int) -> int:
-    """The rights of a command's user on a file, as the lowest three bits; a negative user is the gateway's own."""
+    """Return the rights of a command's user on a file as the lowest three bits; a negative user is the gateway's
+    own."""
     return mode >> 6 if uid == as_uid or as_uid < 0 else mode >> 3 if gid == as_gid else mode
 
 
@@ -342,9 +344,9 @@ def _copy(source: int, place: str, rights: int) -> None:
 
 
 class ForbiddenNames:
-    """Renames new files of these names: nothing is lost, and nothing is read or run by that name. Files that the
-    gateway reads are renamed at once, since a background command may run for days; files that git needs, when the
-    command has ended."""
+    """Renames new files with these names, so that nothing is lost, and nothing is read or run by that name. Files that
+    the gateway reads are renamed immediately, since a background command may run for days; files that git needs, when
+    the command has ended."""
 
     def __init__(self, names: list[str], uid: int) -> None:
         self._names, self._uid = names, uid
@@ -368,18 +370,18 @@ class ForbiddenNames:
                 self.has_any = True
 
     def _found(self, folder: str) -> set[str]:
-        found: set[str] = set()
+        present: set[str] = set()
         try:
             with _opened(folder) as parent, os.scandir(parent) as entries:
                 for entry in filter(lambda it: self._is_refused(folder, it), entries if self._names else ()):
                     with suppress(OSError):
                         if self._uid in (-1, entry.stat(follow_symlinks=False).st_uid):
-                            found.add(entry.name)
-        except PermissionError:  # the command has closed it: nothing is known to be gone
+                            present.add(entry.name)
+        except PermissionError:  # the command made it unreadable: assume that nothing is gone
             return set(self._before.get(folder, ()))
         except OSError:
             pass
-        return found
+        return present
 
     def _is_refused(self, folder: str, entry: "os.DirEntry[str]") -> bool:
         name = entry.name.casefold()
@@ -392,7 +394,7 @@ class ForbiddenNames:
 
 @contextmanager
 def _opened(folder: str) -> Iterator[int]:
-    """No link is followed: it could lead to what is not the command's."""
+    # a link could lead to a folder that is not the command's
     fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         yield fd

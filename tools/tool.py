@@ -1,9 +1,9 @@
-"""The port of a tool, and what passes through it: arguments in, a result out.
+"""The port of a tool, and the types that pass through it.
 
-A tool is one object per turn. Its `spec` says what it is called, what it takes and what a crash in the middle of it would
-mean; `parse` checks a call's arguments, by a pydantic model or by a foreign schema. `Toolbox` runs it and turns every
-mistake into a result the model can act on. A tool says by its `subject` which of its
-calls need an approval, and the `Gate` decides whether such a call runs at all; it may demand an approval of any other.
+A tool is one object per turn. `spec` has its name, its arguments and the effect of a second run; `parse` validates a
+call's arguments by a pydantic model or an external schema. `Toolbox` runs it and turns every mistake into a result the
+model can act on. `subject` says which calls need an approval. The `Gate` decides whether such a call runs, and may
+demand an approval of any other.
 """
 
 import hashlib
@@ -35,7 +35,7 @@ class Image:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NativeDocument:
-    """A PDF for a model that takes it as it is. `data` is base64; `text` replaces it everywhere else."""
+    """A PDF for a model that reads PDFs. `data` is base64; `text` replaces it everywhere else."""
 
     data: str
     name: str
@@ -55,27 +55,27 @@ class ToolResult:
     details: Mapping[str, Any] = field(default_factory=dict)
     is_error: bool = False
     note: str = ""
-    """The gateway's own line to the model, after external content and outside of its fence."""
+    """The gateway's own line to the model, after external content and outside its fence."""
     external: bool = False
-    """True if it holds text of strangers, such as a web page's: the turn may act for them from here on."""
+    """The result holds untrusted text, such as a web page, that may steer the rest of the turn."""
 
 
 SOURCES = "sources"
-"""The member of a result's details that lists the older texts that it repeats."""
+"""Key in a result's details that lists the older texts it repeats."""
 _sources: ContextVar[set[str] | None] = ContextVar("sources", default=None)
 
 
 def repeats(*sources: str) -> None:
-    """Note that the running call reads older texts: turns, uploads, notes, tasks or reminders, by the names below. A recall
-    or an erasure of one of them withdraws the call's result. The ports through which old text comes call this, so that it
-    holds for every tool that uses them."""
+    """Record that the running call reads older texts (turns, uploads, notes, tasks, reminders), by the names below.
+    Recalling or erasing one of them withdraws the call's result. Every port to older text calls this, so it covers
+    every tool."""
     if (found := _sources.get()) is not None:
         found.update(sources)
 
 
 @contextmanager
 def sources() -> Iterator[set[str]]:
-    """Collect the sources of one call, also from the threads and tasks that it begins."""
+    """Collect the sources of one call, including those of its threads and tasks."""
     found: set[str] = set()
     token = _sources.set(found)
     try:
@@ -93,7 +93,7 @@ def task_source(id_: str) -> str:
 
 
 def note_source(sender: str, agent: str, number: int | None) -> str:
-    """None stands for all of a person's notes."""
+    """`number` None means all notes of the sender."""
     return f"note:{agent}:{'*' if number is None else number}:{sender}"
 
 
@@ -102,13 +102,13 @@ def schedule_source(id_: str) -> str:
 
 
 def upload_source(folder: str, tag: str) -> str:
-    """The files of one message, in a session's folder; `*` stands for all files there."""
+    """Name the files of one message in a session's folder; the tag `*` means all files there."""
     return f"upload:{folder}:{tag}"
 
 
 class ToolError(Exception):
-    """A call that failed in a way the model can act on. `code` is in the result (`INVALID_ARGUMENT`, `NOT_FOUND`,
-    `EXEC_DENIED`, …); `message` says what to do about it and shows nothing from outside the workspace."""
+    """A failed call that the model can act on. `code` is in the result (`INVALID_ARGUMENT`, `NOT_FOUND`, `EXEC_DENIED`,
+    …); `message` says what to do and shows nothing from outside the workspace."""
 
     def __init__(self, code: str, message: str, *, retryable: bool = False, **details: Any) -> None:
         super().__init__(message)
@@ -119,7 +119,7 @@ class ToolError(Exception):
 
     @property
     def body(self) -> str:
-        """The form that a model reads: `error` for models that know OpenAI's form, the other members for all."""
+        """The JSON that a model reads: `error` is OpenAI's form, the other members are for all models."""
         sentence = f"{self.code.replace('_', ' ').capitalize()}: {self.message}"
         body = {"ok": False, "error": sentence, "error_code": self.code, "message": self.message}
         return json.dumps(body | {"retryable": self.retryable}, ensure_ascii=False)
@@ -131,10 +131,10 @@ def failed(error: ToolError) -> ToolResult:
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """A file as it was read: `content` with its mode and owner; or `link`, the real path outside of the workspace."""
+    """A file as it was read: `content` with mode and owner, or `link`, the real path outside the workspace."""
 
     name: str
-    """Its path in the workspace."""
+    """Path in the workspace."""
     content: bytes = b""
     rights: tuple[int, int, int] = (0, 0, 0)
     link: str = ""
@@ -142,48 +142,48 @@ class Copy:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Held:
-    """`command` runs `copies` in the place of the files that it names."""
+    """Approved files; `command` runs these `copies` instead of the files that it names."""
 
     command: str
     copies: tuple[Copy, ...]
 
 
 def unseen(progress: str) -> None:
-    """Drops it."""
+    """Discard the line."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Call:
-    """The circumstances of one call. `key` is the same however often the call is repeated."""
+    """The context of one call. `key` is its idempotency key, the same for every repetition."""
 
     id: str
     key: str
     message: MessageContext
     """The message that the running turn answers."""
     session: str = ""
-    """The conversation it is in; what an agent remembers is found by it."""
+    """The conversation; the agent's memory is looked up by it."""
     begun_at: float | None = None
-    """The time when an earlier run of this call began, which a restart cut short; None if this is the first."""
+    """Start of an earlier run of this call that a restart interrupted; None for the first run."""
     tainted: bool = False
     """A result of this turn was `external`."""
     gated: bool = False
-    """True if the call needs an approval even if its tool asks for none."""
+    """The call needs an approval even if its tool asks for none."""
     held: Held | None = None
-    """The files of what was approved, as they were hashed right before the run."""
+    """The approved files, as hashed right before the run."""
     progress: Callable[[str], None] = unseen
-    """Shows a line about the running call to those who watch the turn."""
+    """Shows a progress line to those who watch the turn."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ToolSpec:
-    """A tool as models and prompts see it. `input_schema` is in the house form: closed object, no `$ref`, no unions, no
-    defaults, optional members simply not in `required`. An undeclared `effect` counts as the worst."""
+    """A tool as models and prompts see it. `input_schema` is a closed object without `$ref`, unions or defaults;
+    optional members are not in `required`. An undeclared `effect` counts as the worst."""
 
     name: str
     summary: str
     """One line for the prompt's list."""
     description: str
-    """The text for the model in the request's tool list: what it does, its limits, what it answers."""
+    """Text for the model in the request's tool list: what it does, its limits, what it returns."""
     input_schema: Mapping[str, Any] = field(hash=False)
     effect: Effect = "once"
 
@@ -193,41 +193,41 @@ class Tool(Protocol):
     def spec(self) -> ToolSpec: ...
 
     def parse(self, raw: Mapping[str, Any]) -> Any:
-        """The arguments of a call, checked, in the form that `run` takes. Raises `ToolError`."""
+        """Validate a call's arguments and return them in the form that `run` takes. Raises `ToolError`."""
 
     async def run(self, arguments: Any, call: Call) -> ToolResult:
-        """Do it. `arguments` is what `parse` returned. Raises `ToolError`."""
+        """Run the call. `arguments` is what `parse` returned. Raises `ToolError`."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Subject:
-    """The request that a person approves if a call needs an approval: shown whole, and bound by its digest. `text` is what
-    runs, exactly. `facts` are shown and bound (folder, sandbox, network, time); `identity` is bound alone (inodes, hashes):
-    if it differs before the call runs, the call is another one. `always`: may be approved for good."""
+    """The request that a person approves, shown in full and bound by its digest. `text` is exactly what runs. `facts`
+    are shown and bound (folder, sandbox, network, time). `identity` is bound but not shown (inodes, hashes): if it
+    changes before the call runs, the approval is void. `always`: may be approved for good."""
 
     text: str
     facts: Mapping[str, str | int | bool]
     identity: Mapping[str, str | int] = field(default_factory=dict)
     always: bool = False
     held: Held | None = None
-    """The files that `identity` was made of, for the run."""
+    """The files that `identity` was computed from."""
 
 
 @runtime_checkable
 class UsesRights(Protocol):
-    """A tool with calls that do what another one does: such a call needs an approval where the other's would."""
+    """A tool with calls that act as another tool: they need an approval where the other tool's would."""
 
     def uses(self, arguments: Any) -> Sequence[str]:
-        """The other tools, by name; `MEMORY.md` for a change of what later prompts are told. Raises ToolError."""
+        """Name the other tools; `MEMORY.md` stands for a change of what later prompts contain. Raises ToolError."""
 
 
 @runtime_checkable
 class NeedsApproval(Tool, Protocol):
-    """A tool of which some calls run only with a person's approval."""
+    """A tool with calls that run only after a person's approval."""
 
     def subject(self, arguments: Any, call: Call) -> Subject | None:
-        """The subject to approve; None if this call needs no approval, never if it is `gated`. Blocking. Raises
-        ToolError."""
+        """Return the subject to approve, or None if the call needs no approval; never None if it is `gated`. Blocking.
+        Raises ToolError."""
 
 
 MISTAKES_MAX = 20
@@ -236,11 +236,11 @@ _KEPT = ("type", "description", "enum", "items", "minimum", "maximum", "minLengt
 
 
 class Arguments(BaseModel, extra="forbid", strict=True, frozen=True):
-    """Base of every built-in tool's arguments: closed, strict, members described."""
+    """Base class of built-in tools' arguments: closed, strict, every member described."""
 
     @classmethod
     def parse(cls, raw: Mapping[str, Any]) -> Self:
-        """The arguments of a call. Raises ToolError, which names every mistake and shows no value."""
+        """Validate a call's arguments. Raises ToolError, which names every mistake and shows no value."""
         fields = cls.model_fields
         values = {
             name: value
@@ -257,7 +257,8 @@ class Arguments(BaseModel, extra="forbid", strict=True, frozen=True):
 
     @classmethod
     def spec(cls, name: str, *, summary: str, description: str, effect: Effect) -> ToolSpec:
-        """The spec of a tool that takes these arguments. Raises ValueError if the model does not fit the schema form."""
+        """Build the spec of a tool with these arguments. Raises ValueError if the model does not fit the schema
+        form."""
         full = cls.model_json_schema()
         if "$defs" in full:
             raise ValueError(f"{cls.__name__}: nested models do not fit the schema form")
@@ -299,14 +300,14 @@ DOMAIN = b"clawgate.approval.v1\0"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Request:
-    """One call as it would run now. `arguments` are the model's, and what runs once it is approved."""
+    """A call as it would run now, with the model's `arguments`."""
 
     tool: str
     arguments: Mapping[str, Any]
     subject: Subject
 
     def canonical(self, agent: str) -> str:
-        """All that is bound, as JSON in its one form: escapes only, so that no two texts look alike in it."""
+        """Serialize all that is bound to canonical JSON; non-ASCII is escaped, so that no two texts look alike."""
         subject = self.subject
         bound = {"v": 1, "tool": self.tool, "agent": agent, "arguments": dict(self.arguments), "text": subject.text}
         return canonical(bound | {"facts": dict(subject.facts), "identity": dict(subject.identity)})
@@ -317,19 +318,19 @@ def canonical(value: object) -> str:
 
 
 def digest_of(request: str) -> str:
-    """The digest of a canonical request."""
+    """Hash a canonical request."""
     data = request.encode()
     return hashlib.sha256(DOMAIN + len(data).to_bytes(8, "big") + data).hexdigest()
 
 
 class Permit(Protocol):
     async def finished(self, result: ToolResult) -> None:
-        """Records that the call has run."""
+        """Record that the call has run."""
 
 
 class Gate(Protocol):
     def demands(self, tool: str, call: Call) -> bool:
-        """True if this call needs an approval, even if its tool says otherwise."""
+        """Return whether this call needs an approval, even if its tool does not ask for one."""
 
     async def admit(self, request: Request, call: Call) -> Permit:
-        """Raises ToolError if it may not run, or not yet."""
+        """Admit the call. Raises ToolError if it may not run, or not yet."""

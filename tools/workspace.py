@@ -1,15 +1,16 @@
-"""One agent's workspace: the only place its file tools can touch, held by a directory descriptor.
+"""An agent's workspace, the only place its file tools can touch, and the folders of each session's uploads.
 
-Two things lie elsewhere and seem to be in it: `uploads`, which is the folder of the running session and of no other, and
-read-only mounts such as shared skills. The private files (`tools.paths.PRIVATE`) lie in it and, in a session that others
-read, are not found, under no name and through no link. What is opened is looked at after it was opened: regular files
-only, with one name, on the file system of their folder. What is written replaces a file at once or not at all, and
-within a quota. Blocking; the tools run it off the event loop.
+A directory descriptor holds the workspace. Two things only appear to be in it: `uploads`, the folder of the running
+session, and read-only mounts such as shared skills. The private files (`tools.paths.PRIVATE`) are in it, but hidden
+from sessions with other readers, under every name and link. Files are checked after opening: only regular files with
+one name, on the file system of their folder. Writes are atomic and within a quota. Blocking; the tools run it off the
+event loop.
 """
 
 import fcntl
 import os
 import secrets
+import shutil
 import stat
 import sys
 import time
@@ -17,26 +18,74 @@ import weakref
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from hashlib import sha256
 from pathlib import Path
 
 from tools.limits import ENTRY_BYTES, stored_bytes
 from tools.paths import called, explained, is_memory, is_private, not_found, open_beneath, open_in, protection, relative
 from tools.tool import ToolError, repeats, upload_source
-from tools.uploads import UPLOADS, make_folder
+
+UPLOADS = "uploads"
+QUOTED = "quoted-"
+"""Prefix of the names of files that came with a quoted message."""
+
+
+def folder_of(base: Path, session: str) -> Path:
+    """Return the session's folder: it never changes, and no two sessions share one."""
+    return base / folder_name(session)
+
+
+def folder_name(session: str) -> str:
+    return sha256(session.encode(errors="surrogatepass")).hexdigest()[:32]
+
+
+def processes_of(uploads: Path) -> Path:
+    """Return the folder of a session's process records, next to its uploads: no tool sees them there."""
+    return uploads.with_name(f"{uploads.name}.processes")
+
+
+def make_folder(folder: Path) -> int:
+    """Open a session's folder, created if missing, for its owner only. Raises OSError."""
+    # If the gateway is root, commands run as another user, who may enter the parent folder but not list it.
+    folder.parent.mkdir(mode=0o711 if os.geteuid() == 0 else 0o700, parents=True, exist_ok=True)
+    with suppress(FileExistsError):
+        folder.mkdir(mode=0o700)
+    return os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+
+
+def forget_message(base: Path, session: str, tag: str) -> None:
+    """Delete the files of one message. Blocking. Raises OSError."""
+    with suppress(FileNotFoundError):
+        shutil.rmtree(folder_of(base, session) / tag)
+
+
+def forget_quoted(base: Path, session: str, tag: str) -> None:
+    """Delete the files of the quoted message, which are stored with the quoting one. Blocking. Raises OSError."""
+    for file in (folder_of(base, session) / tag).glob(f"{QUOTED}*"):
+        file.unlink(missing_ok=True)
+
+
+def forget_session(base: Path, session: str) -> None:
+    """Delete a session's uploads and process records. Blocking. Raises OSError."""
+    uploads = folder_of(base, session)
+    for folder in (uploads, processes_of(uploads)):
+        with suppress(FileNotFoundError):
+            shutil.rmtree(folder)
+
 
 COUNT_SECONDS = 60
 COUNT_PAUSES = 10
-"""The pause after a count, in multiples of the time it took."""
+"""Pause after a count, as a multiple of the time it took."""
 
 
 class FolderUse:
-    """Bytes of a folder on the disk: counted now and then, as commands write there, too; tools add what they write."""
+    """Disk usage of a folder: recounted at times, because commands write there, too; tools add what they write."""
 
     def __init__(self) -> None:
         self._stored, self._counted, self._seconds = 0, float("-inf"), 0.0
 
     def charge(self, folder: str, more: int, most: int) -> None:
-        """Raises ToolError."""
+        """Add `more` bytes if the total stays within `most`. Raises ToolError."""
         age = time.monotonic() - self._counted
         is_doubtful = self._stored + more > most or age > COUNT_SECONDS
         if is_doubtful and age > self._seconds * COUNT_PAUSES:
@@ -52,14 +101,14 @@ class FolderUse:
 
 
 PREFIX = ".clawgate-"
-"""The beginning of the temporary names."""
+"""Prefix of temporary files."""
 
 
 def replace_file(
     folder: int, name: str, data: bytes, *, path: str, expected: os.stat_result | None, give: Callable[[int], None]
 ) -> None:
-    """Make `data` what `name` holds; `path` is what a model calls it, and `give` says who owns the new file. With
-    `expected` only if the file is still what it was then. Raises ToolError and OSError."""
+    """Replace the content of `name` atomically; `path` is what a model calls it, and `give` sets the owner of the new
+    file. With `expected`, only if the file has not changed since. Raises ToolError and OSError."""
     mode = _mode(folder, name, path)
     with replacing(folder, name) as fd:
         with open(fd, "wb", closefd=False) as file:
@@ -74,16 +123,15 @@ def replace_file(
 
 
 def _mode(folder: int, name: str, path: str) -> int:
-    """The mode to keep. A link, a folder or a file with other names is not replaced."""
     try:
         status = os.stat(name, dir_fd=folder, follow_symlinks=False)
     except FileNotFoundError:
         return 0o644
     if stat.S_ISDIR(status.st_mode):
         raise ToolError("IS_A_FOLDER", f"{called(path)!r} is a folder")
-    if not stat.S_ISREG(status.st_mode) or status.st_nlink != 1:
+    if not stat.S_ISREG(status.st_mode) or status.st_nlink != 1:  # a link, or a file with other names
         raise not_found(path)
-    return stat.S_IMODE(status.st_mode) & 0o777  # set-uid was given to what the file was, not to what it becomes
+    return stat.S_IMODE(status.st_mode) & 0o777  # set-uid was meant for the old content
 
 
 def _is_unchanged(folder: int, name: str, then: os.stat_result) -> bool:
@@ -94,7 +142,7 @@ def _is_unchanged(folder: int, name: str, then: os.stat_result) -> bool:
 
 
 def new_temporary(folder: int) -> tuple[str, int]:
-    """The name of a new, empty, locked file in `folder`, and its descriptor for writing."""
+    """Create an empty, locked file in `folder`; return its name and its descriptor for writing."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     while True:
         name = f"{PREFIX}{secrets.token_hex(8)}"
@@ -105,7 +153,7 @@ def new_temporary(folder: int) -> tuple[str, int]:
 
 
 def sweep(folder: int) -> None:
-    """Remove what dead writers left in `folder`: our own earlier lives, and other replicas."""
+    """Remove the temporary files of dead writers: earlier processes of ours, and other replicas."""
     for name in os.listdir(folder):
         if name.startswith(PREFIX):
             with suppress(OSError):
@@ -119,7 +167,7 @@ def sweep(folder: int) -> None:
 
 @contextmanager
 def replacing(folder: int, name: str) -> Iterator[int]:
-    """A descriptor for what is to be `name`: it gets that name once it is written, and stays open and locked."""
+    """Open a temporary file that is renamed to `name` after the block; it stays open and locked."""
     sweep(folder)
     temporary, fd = new_temporary(folder)
     try:
@@ -141,7 +189,7 @@ def _locked(fd: int, how: int = fcntl.LOCK_EX) -> bool:
 
 
 def is_locked(fd: int) -> bool:
-    """True if a process of any replica still writes it. The caller lets it go by closing it."""
+    """Return whether a process of any replica still writes it. Closing `fd` releases the lock that this takes."""
     return not _locked(fd, fcntl.LOCK_SH)
 
 
@@ -152,7 +200,7 @@ def _is(name: str, folder: int, fd: int) -> bool:
 
 
 NOBODY = 65_534
-"""The user and group that get a workspace if the gateway runs as root: commands never do."""
+"""Owner of a workspace if the gateway runs as root: commands never run as root."""
 
 _CODE = Path(__file__).resolve().parents[1]
 _READ = os.O_RDONLY | os.O_NONBLOCK
@@ -161,9 +209,9 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY
 
 @dataclass(kw_only=True)
 class Workspace:
-    """`root` is made if it is missing, for its owner only. `mounts` maps paths in it, such as `skills/NAME`, to folders
-    that are read there; `uploads` is the folder of a session. Of the instruction files and the memory tools change
-    those in `writable`. `hides_private`: the private files are not found here."""
+    """`root` is created if missing, for its owner only. `mounts` maps paths in it, such as `skills/NAME`, to read-only
+    folders; `uploads` is the folder of a session. `writable` names the instruction files and memory that tools may
+    change. `hides_private`: the private files are not found here."""
 
     root: Path
     mounts: Mapping[str, Path] = field(default_factory=dict)
@@ -173,7 +221,7 @@ class Workspace:
     quota_bytes: int = sys.maxsize
     fd: int = field(default=-1, repr=False)
     _owner: "Workspace | None" = field(default=None, repr=False)
-    """The workspace that opened the descriptor: it stays open as long as it is used."""
+    """The workspace that opened the descriptor: it stays open as long as a copy is used."""
     _used: FolderUse = field(default_factory=FolderUse, repr=False)
     _sent: FolderUse = field(default_factory=FolderUse, repr=False)
 
@@ -195,7 +243,7 @@ class Workspace:
         writable: Collection[str] = (),
         hides_private: bool = False,
     ) -> "Workspace":
-        """The workspace as one session sees it; `writable` is open to it besides. What was hidden stays hidden."""
+        """Return the workspace as one session sees it, with `writable` added. What was hidden stays hidden."""
         return replace(
             self,
             mounts=mounts or {},
@@ -207,33 +255,33 @@ class Workspace:
         )
 
     def hides(self, name: str) -> bool:
-        """True if a path, relative to the workspace, is not there for this session."""
+        """Return whether a path, relative to the workspace, is hidden from this session."""
         return self.hides_private and is_private(name.split("/"))
 
     def was_sent(self, path: str) -> bool:
-        """True if a path lies among the files that people sent. Raises ToolError."""
+        """Return whether a path is among the uploads. Raises ToolError."""
         return self.uploads is not None and self._name(path).startswith(f"{UPLOADS}/")
 
     def shows_uploads(self) -> None:
-        """Note that a command sees every file that people sent: its output may repeat any of them."""
+        """Record that a command sees every upload: its output may repeat any of them."""
         if self.uploads is not None and self.uploads.is_dir():
             repeats(upload_source(self.uploads.name, "*"))
 
     def close(self) -> None:
-        """Lets go of the descriptor, once, by the maker of the workspace; the last one to let go closes it."""
+        """Close the descriptor; a copy made by `serving` closes nothing."""
         if self._closing is not None:
             self._closing()
             self.fd = -1
 
     @contextmanager
     def reading(self, path: str) -> Iterator[int]:
-        """A descriptor of a regular file. Raises ToolError."""
+        """Open a regular file and yield its descriptor. Raises ToolError."""
         with self.found(self._name(path), path) as fd:
             yield fd
 
     @contextmanager
     def found(self, name: str, path: str = "") -> Iterator[int]:
-        """Opens a name that `below` gave; `path` is what a model calls it. Raises ToolError."""
+        """Open a name that `below` returned; `path` is what a model calls it. Raises ToolError."""
         try:
             fd, device = self._open(name, _READ)
         except OSError as error:
@@ -245,12 +293,13 @@ class Workspace:
             os.close(fd)
 
     def entries(self, path: str) -> dict[str, bool]:
-        """The entries of a folder, unsorted, and whether each is a folder itself. Raises ToolError."""
+        """List a folder, unsorted: each name, and whether it is a folder. Raises ToolError."""
         return self._entries(self._name(path), path)
 
     def below(self, path: str) -> Iterator[tuple[str, str, bool]]:
-        """All below a folder, or that file, in order: the name in the workspace, the name from there on, and whether it is a
-        folder. No link is followed, and nothing within `.git` shown, unless `path` is there. Raises ToolError."""
+        """Walk a folder, or yield that one file, in order: the name in the workspace, the name below `path`, and
+        whether it is a folder. Links are not followed, and the contents of `.git` are skipped unless `path` is there.
+        Raises ToolError."""
         start = self._name(path)
         try:
             pending = self._inner(start, "", path)
@@ -295,8 +344,8 @@ class Workspace:
         return {it: is_folder for it, is_folder in own.items() if it.casefold() != hidden} | names
 
     def write(self, path: str, data: bytes, *, expected: os.stat_result | None = None) -> str:
-        """Put `data` there, atomically, and make the folders on the way; the name relative to the workspace. With
-        `expected`, only if the file is still what it was then. Raises ToolError."""
+        """Write `data` atomically, creating parent folders, and return the name relative to the workspace. With
+        `expected`, only if the file has not changed since. Raises ToolError."""
         name = self._writable(path)
         folder, _, leaf = name.rpartition("/")
         self._charge(name, len(data))
@@ -324,7 +373,6 @@ class Workspace:
             self._used.charge(f"/proc/self/fd/{self.fd}", more, self.quota_bytes)
 
     def _name(self, path: str) -> str:
-        """The path relative to the workspace, `uploads` spelt so. Raises ToolError."""
         if self.uploads is None:
             return relative(path, str(self.root))
         if path.startswith(f"{self.uploads}/"):  # as commands know it
@@ -343,12 +391,11 @@ class Workspace:
         if reason := protection(name, self.writable):
             raise ToolError("PROTECTED", reason)
         head = name.partition("/")[0]
-        if head in self.mounts:  # a folder of that name would take the place of what is read there, for everybody
+        if head in self.mounts:  # a folder of that name would hide the mount for everyone
             raise ToolError("PROTECTED", f"{head!r} is read-only here; use another folder")
         return name
 
     def _open(self, name: str, flags: int) -> tuple[int, int]:
-        """A descriptor, and the device of the folder it was opened beneath. Raises OSError."""
         if self.uploads is not None and (name == UPLOADS or name.startswith(f"{UPLOADS}/")):
             if tag := name[len(UPLOADS) + 1 :].partition("/")[0]:
                 repeats(upload_source(self.uploads.name, tag))
@@ -367,7 +414,7 @@ class Workspace:
         return fd, os.fstat(self.fd).st_dev
 
     def _seen(self, fd: int, flags: int) -> int:
-        """A copy of the descriptor, opened with `flags`, but not of a private file that a link led to. Raises OSError."""
+        """Reopen the descriptor with `flags`, unless a link led to a private file. Raises OSError."""
         try:
             root, place = (Path(f"/proc/self/fd/{it}").readlink() for it in (self.fd, fd))
             if not place.is_relative_to(root) or self.hides(str(place.relative_to(root))):
@@ -377,15 +424,12 @@ class Workspace:
             os.close(fd)
 
     def _elsewhere(self, folder: str) -> set[str]:
-        """Entries of a folder that lie elsewhere. Of the workspace itself these are only uploads: the prompt names the
-        mounts, and a listing shows what is the workspace's own."""
-        if folder == ".":
+        if folder == ".":  # not the mounts: the prompt names them
             return {UPLOADS} if self.uploads is not None and self.uploads.is_dir() else set()
         inside = f"{folder}/"
         return {it.removeprefix(inside).partition("/")[0] for it in self.mounts if it.startswith(inside)}
 
     def _folder(self, folder: str) -> int:
-        """A descriptor of the folder, made if missing. No link is followed: it could lead to what is protected."""
         parts = folder.split("/") if folder else []
         if self.uploads is not None and parts[:1] == [UPLOADS]:
             del parts[0]
@@ -393,7 +437,7 @@ class Workspace:
             self._give(current)
         else:
             current = open_beneath(self.fd, ".", _FOLDER)
-        for part in parts:
+        for part in parts:  # no link is followed: it could lead to a protected file
             try:
                 with suppress(FileExistsError):
                     os.mkdir(part, 0o755, dir_fd=current)
@@ -405,7 +449,7 @@ class Workspace:
         return current
 
     def _give(self, name: str | int, parent: int | None = None) -> None:
-        """Gives what tools make to the workspace's owner, so that commands and file tools can share it."""
+        """Give new files to the workspace's owner, so that commands and file tools can share them."""
         if os.geteuid() == 0:
             owner = os.fstat(self.fd)
             if isinstance(name, int):

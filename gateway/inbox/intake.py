@@ -52,7 +52,7 @@ from gateway.store.records import Acceptance, Delivery
 from gateway.store.sessions import chat_of, control_session, is_control, is_owner, saying_session, session_key
 from gateway.turns.batch import answer_others
 from gateway.turns.lanes import Lanes
-from tools.uploads import forget_message, forget_quoted
+from tools.workspace import forget_message, forget_quoted
 
 log = structlog.get_logger()
 

@@ -29,7 +29,7 @@ from gateway.turns.reports import CommandEnd, command_end_json
 from gateway.turns.tasks import wordless
 from tools.process import BackgroundCommand, details_of, read_record, short, state_of
 from tools.tool import Call, ToolError
-from tools.uploads import folder_of, processes_of
+from tools.workspace import folder_of, processes_of
 
 KIND: Final = "process"
 LOOK_SECONDS = 15.0

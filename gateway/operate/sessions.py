@@ -34,7 +34,7 @@ from gateway.store.erasure import Portion, portions_of, scrub, spans_of
 from gateway.store.opening import connected
 from gateway.store.sessions import message_in, session_parts
 from gateway.store.sqlite import is_locked
-from tools.uploads import folder_of, forget, forget_quoted, processes_of
+from tools.workspace import folder_of, forget_quoted, forget_session, processes_of
 
 T = TypeVar("T")
 WAIT_SECONDS = 30.0
@@ -227,7 +227,7 @@ def _delete_files(
     folders = [uploads] if portion.whole else [uploads / tag(it) for it in sorted(portion.messages)]
     removed["upload"] += sum(path.is_file() for folder in folders for path in folder.rglob("*"))
     if portion.whole:
-        forget(base, portion.sid)
+        forget_session(base, portion.sid)
     if portion.messages and not portion.whole:
         with connected(config.database) as connection:
             quoting = quoting_of(connection, portion.sid, sorted(portion.messages))

@@ -27,7 +27,7 @@ from gateway.store.sessions import control_session, conversation, session_parts
 from gateway.store.statements import MARK, NEVER, TO_SEND, WAITS, InboxStatus, OutboxStatus
 from gateway.store.writer import Database, run, writes
 from tools.tool import note_source, schedule_source, task_source, turn_source, upload_source
-from tools.uploads import UPLOADS, folder_name
+from tools.workspace import UPLOADS, folder_name
 
 TurnState: TypeAlias = Literal["waiting", "running", "finished", "overheard"]
 WRITE = "UPDATE transcript SET content = :content WHERE sid = :sid AND seq = :seq"

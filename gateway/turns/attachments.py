@@ -23,7 +23,7 @@ from channels.channel import Channel, DeliveryError, NotHandedOut, TooLarge
 from channels.message import Attachment, MessageContext, StoredFile
 from gateway.state.runtime import Runtime
 from tools.tool import ToolError
-from tools.uploads import QUOTED
+from tools.workspace import QUOTED
 
 FILES_MAX = 10
 """Files of one message, and of one reply."""

@@ -45,7 +45,7 @@ from gateway.store.memory import NOTES_MAX
 from gateway.store.sessions import all_beside, chat_session, is_open, message_in, sender_of, session_key
 from tools.memory import NOTE_CHARS_MAX
 from tools.policy import permitted
-from tools.uploads import forget
+from tools.workspace import forget_session
 
 log = structlog.get_logger()
 
@@ -268,7 +268,7 @@ class Chats:
             for session in sessions:
                 await self._stop(session)
                 # While there is a conversation: what fails here can be repeated.
-                await asyncio.to_thread(forget, Path(self._config.tools.files.uploads_dir), session)
+                await asyncio.to_thread(forget_session, Path(self._config.tools.files.uploads_dir), session)
             there_was = await self._archive.erase(chat, sessions)
         except OSError as error:
             log.error("uploads_not_deleted", error=repr(error))

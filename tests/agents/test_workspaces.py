@@ -11,7 +11,7 @@ from agents.workspaces import Workspaces, chat_name, safe_name, sender_name
 from channels.message import Chat, Sender
 from tests.tools.bench import CALL
 from tools.config import FilesConfig
-from tools.uploads import folder_of
+from tools.workspace import folder_of
 
 IDS = st.text(max_size=20) | st.text(alphabet="aA.=-_/:\u0130\udc80", max_size=300)
 MESSAGE = CALL.message

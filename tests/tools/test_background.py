@@ -18,7 +18,7 @@ from tools import process as module
 from tools.config import ProcessConfig
 from tools.process import Processes
 from tools.sandbox.sandbox import ProbeReport, Sandbox, Wall
-from tools.uploads import folder_of, forget
+from tools.workspace import folder_of, forget_session
 
 NAP = f"sleep {9_000_000 + os.getpid()}"
 """A command that no other run of this suite has."""
@@ -274,7 +274,7 @@ async def test_a_session_that_is_erased_ends_its_processes_and_leaves_no_record(
     at = sessions(folder_of(base, "session").name)
     await start(at, NAP)
     await until(lambda: processes_of(NAP))
-    forget(base, "session")
+    forget_session(base, "session")
     await until(lambda: not processes_of(NAP))
     assert await at.text("process", action="list") == "(no processes)"
     assert [*base.iterdir()] == []
