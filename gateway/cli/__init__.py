@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from gateway.cli import chat, init, operator, serving
+from gateway.cli import chat, checks, operator, start
 from gateway.cli.mcp import mcp_app
 from gateway.cli.operator import (
     approvals_app,
@@ -46,21 +46,21 @@ app = typer.Typer(
     "./config.yaml, in a clone bot/config.yaml, and writes one first if there is none.",
 )
 for command in (
-    init.init,
-    serving.serve,
+    start.init,
+    start.serve,
     chat.chat,
     send,
-    serving.check,
-    serving.status,
+    checks.check,
+    checks.status,
     usage,
-    serving.doctor,
+    checks.doctor,
     rehearse,
     backup,
     restore,
 ):
     app.command()(command)
 app.add_typer(service_app, name="service")
-app.add_typer(serving.routes_app, name="routes")
+app.add_typer(checks.routes_app, name="routes")
 app.add_typer(sessions_app, name="sessions")
 app.add_typer(schedules_app, name="schedules")
 app.add_typer(turns_app, name="turns")
@@ -89,4 +89,4 @@ def every_command(
     ] = False,
 ) -> None:
     if context.invoked_subcommand is None:
-        init.start()
+        start.start()

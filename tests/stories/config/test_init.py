@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from gateway.cli import app
-from gateway.cli.init import TEMPLATE
+from gateway.cli.start import TEMPLATE
 from gateway.config.load import load
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -25,7 +25,7 @@ def init(config: Path, *words: str) -> tuple[int, str]:
 @pytest.fixture(autouse=True)
 def _nothing_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gateway.cli.options.environment", dict)
-    monkeypatch.setattr("gateway.cli.init.environment", dict)
+    monkeypatch.setattr("gateway.cli.start.environment", dict)
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from typer.main import get_command
 from typer.testing import CliRunner
 
 from gateway.cli import app
-from gateway.cli.init import TEMPLATE, examples
+from gateway.cli.start import TEMPLATE, examples
 from gateway.config.load import load
 from tests import warm
 from tests.emulators.feishu.emulator import FeishuEmulator
@@ -84,7 +84,7 @@ async def terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIter
         serve_on_loopback(ollama.app) as ollama_url,
     ):
         environment = {"ANTHROPIC_BASE_URL": anthropic_url, "CLAWGATE_PORT": "0"}
-        for module in ("options", "init"):
+        for module in ("options", "start"):
             monkeypatch.setattr(f"gateway.cli.{module}.environment", lambda: dict(environment))
         template = tmp_path / "template.yaml"
         text = TEMPLATE.read_text(encoding="utf-8")
@@ -95,7 +95,7 @@ async def terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIter
             assert text.count(line) == 1
             text = text.replace(line, more + line)
         template.write_text(text, encoding="utf-8")
-        monkeypatch.setattr("gateway.cli.init.TEMPLATE", template)
+        monkeypatch.setattr("gateway.cli.start.TEMPLATE", template)
         docs = tmp_path / "docs" / "examples"
         docs.mkdir(parents=True)
         (docs / "family-telegram.yaml").write_text(EXAMPLE.replace("TELEGRAM_ROOT", telegram_url))

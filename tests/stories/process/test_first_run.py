@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from agents.providers.config import WELL_KNOWN
 from gateway.cli import app
-from gateway.cli.init import TEMPLATE
+from gateway.cli.start import TEMPLATE
 from gateway.cli.wizard import other_port, with_port
 from gateway.config.load import load
 from tests.emulators.feishu.emulator import FeishuEmulator

@@ -1,7 +1,9 @@
-"""`init`: asks a few questions and writes a commented config file, and `.env` beside it for the secrets. The program alone,
-without a command, asks none: from an empty folder to a page that answers."""
+"""`init` writes a commented config and `.env`; `serve`, or no command at all, runs the gateway on them."""
 
 import os
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,27 +13,29 @@ from gateway.cli.options import (
     CONFIG,
     SECRETS,
     ConfigOption,
+    Exposed,
     Platform,
+    advice,
     config_to_read,
     config_to_write,
     environment,
+    language,
+    load_file,
     terminal_language,
 )
-from gateway.cli.serving import serve_shown
 from gateway.observe.terminal import print_text
 from gateway.program import COMMAND, OperatorError, program
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from gateway.cli.wizard import ConfigDraft
+    from gateway.config.root import Config
 
 TEMPLATE = Path(__file__).with_name("config.template.yaml")
 """The template has every platform; each stays off until its secrets are set."""
 _SCHEMA = "# yaml-language-server: "
 
 
-def examples() -> "Mapping[str, Path]":
+def examples() -> Mapping[str, Path]:
     """The example configs that ship with the documentation, by name."""
     from agents.runner import DOCS_DIR
 
@@ -108,6 +112,19 @@ def start() -> None:
     serve_shown(config)
 
 
+def serve(
+    config: ConfigOption = CONFIG,
+    host: Annotated[str | None, typer.Option(help="Listen here instead of server.host.")] = None,
+    port: Annotated[int | None, typer.Option(help="Listen here instead of server.port.", min=0, max=65535)] = None,
+    init: Annotated[
+        bool, typer.Option("--init", help="Write a config first if there is none, and a token if the page needs one.")
+    ] = False,
+) -> None:
+    """Serve the page and the channels until Ctrl-C or SIGTERM."""
+    made_token = init and prepare(config, host)
+    run_gateway(config, host, port, made_token=made_token)
+
+
 def _say_port(port: int) -> None:
     if port:
         from gateway.cli.wizard import USUAL_PORT
@@ -162,6 +179,86 @@ def _unwritable(folder: Path) -> str:
         f"{folder}: belongs to user {owner.st_uid}, and this runs as user {os.geteuid()}, who cannot write there — "
         f"chown -R {os.geteuid()}:{os.getegid()} that folder{other}"
     )
+
+
+def run_gateway(
+    config: Path,
+    host: str | None = None,
+    port: int | None = None,
+    *,
+    shown: Callable[[str], object] | None = None,
+    made_token: bool = False,
+) -> None:
+    """Serve until a signal ends it. `shown` gets the address of the page once it listens, unless one has to sign in.
+    `made_token`: this start has made the token of the page, so it also prints a link."""
+    from gateway.app.gateway import Gateway
+    from gateway.app.serve import Reload, harden, listen, run
+    from gateway.config.serving import ServingFile
+    from gateway.observe import logs
+    from gateway.observe.secrets import Scrubber, secrets_of
+    from gateway.operate.report import greeting
+    from gateway.store.errors import StoreUnavailable
+    from gateway.store.migrate import refused
+    from gateway.store.opening import open_store
+
+    loaded = load_file(config)
+    server = loaded.config.server
+    host, port = host or server.host, server.port if port is None else port
+    settings = loaded.listening(host, port).config
+    if reason := settings.server.exposure:
+        raise Exposed(reason(language(config)))
+    scrubber = Scrubber()
+
+    def log_as_in(current: "Config") -> None:
+        scrubber.learn(secrets_of(current))
+        logs.configure(level=current.logging.level, output=current.logging.format, scrubber=scrubber)
+
+    log_as_in(settings)
+    sys.excepthook = logs.crashed
+    harden()
+    listener = listen(host, port)
+    try:
+        gateway = Gateway(settings, loaded.environment, store=open_store(settings.database), scrubber=scrubber)
+    except OSError as error:
+        raise OperatorError(str(error)) from None
+    loaded_as = loaded.listening(host, listener.getsockname()[1])
+    spoken = language(config)
+    if tracked := advice(config):
+        print_text(tracked(spoken), err=True)
+    link = gateway.offer_first_link() if made_token else gateway.offer_link()
+    for line in greeting(loaded_as, link=link, language=spoken):
+        print_text(line, err=True)
+    if shown is not None and link is None and (web := settings.channels.web) and web.enabled:
+        shown(loaded_as.config.server.address)
+    version, home = gateway.runtime.config_state.version, environment().get("HOME", "")
+    record = ServingFile(config, loaded_as.config, loaded.source, version, home=home)
+    reload = Reload(gateway, config, environment(), loaded, applied=log_as_in, record=record)
+    try:
+        run(gateway, listener, reload, language=spoken)
+    except StoreUnavailable as error:
+        raise refused(error, settings.database.shown) from None
+    finally:
+        record.close()
+
+
+def serve_shown(config: Path) -> None:
+    """Serves until a signal ends it, and opens the page if a person can see it."""
+    os.umask(umask := os.umask(0))  # as it is before the gateway makes its own strict: the browser is no part of it
+    run_gateway(config, shown=lambda address: _browse(address, umask) if has_display(environment()) else None)
+
+
+def has_display(env: Mapping[str, str]) -> bool:
+    """A browser that is started here is seen by the person at the terminal."""
+    if "SSH_CONNECTION" in env:
+        return False
+    return sys.platform == "darwin" or bool(env.get("DISPLAY") or env.get("WAYLAND_DISPLAY"))
+
+
+def _browse(address: str, umask: int) -> None:
+    """Starts a separate process: some browsers hold their caller for seconds, and Ctrl-C is not for them."""
+    command = [sys.executable, "-I", "-m", "webbrowser", address]
+    null = subprocess.DEVNULL
+    subprocess.Popen(command, stdin=null, stdout=null, stderr=null, start_new_session=True, umask=umask)
 
 
 def _chosen(provider: str | None, model: str | None) -> str:
@@ -228,7 +325,7 @@ def _finish(draft: "ConfigDraft", config: Path, missing: list[str]) -> bool:
     return not draft.missing
 
 
-def _write(path: Path, text: str, env: "Mapping[str, str]") -> None:
+def _write(path: Path, text: str, env: Mapping[str, str]) -> None:
     """Writes the config. Raises OperatorError if the file exists by now or an option is wrong."""
     from gateway.config.load import load
     from gateway.config.problems import ConfigErrors

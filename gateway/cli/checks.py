@@ -1,8 +1,5 @@
-"""`serve`, and the commands that look at the same config: `check`, `doctor`, `routes explain`."""
+"""`check`, `status`, `doctor` and `routes explain`: commands that only read."""
 
-import os
-import subprocess
-import sys
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -15,7 +12,6 @@ from gateway.cli.options import (
     AsJson,
     ConfigOption,
     Exposed,
-    advice,
     environment,
     language,
     load,
@@ -23,109 +19,12 @@ from gateway.cli.options import (
     load_in_force,
 )
 from gateway.observe.terminal import print_json, print_text
-from gateway.program import OperatorError
 
 if TYPE_CHECKING:
     from channels.bilingual import Status
-    from gateway.config.root import Config
     from gateway.config.serving import InForce
 
 routes_app = typer.Typer(no_args_is_help=True, help="Which agent answers what.")
-
-
-def serve(
-    config: ConfigOption = CONFIG,
-    host: Annotated[str | None, typer.Option(help="Listen here instead of server.host.")] = None,
-    port: Annotated[int | None, typer.Option(help="Listen here instead of server.port.", min=0, max=65535)] = None,
-    init: Annotated[
-        bool, typer.Option("--init", help="Write a config first if there is none, and a token if the page needs one.")
-    ] = False,
-) -> None:
-    """Serve the page and the channels until Ctrl-C or SIGTERM."""
-    from gateway.cli.init import prepare
-
-    made_token = init and prepare(config, host)
-    run_gateway(config, host, port, made_token=made_token)
-
-
-def run_gateway(
-    config: Path,
-    host: str | None = None,
-    port: int | None = None,
-    *,
-    shown: Callable[[str], object] | None = None,
-    made_token: bool = False,
-) -> None:
-    """Serve until a signal ends it. `shown` gets the address of the page once it listens, unless one has to sign in.
-    `made_token`: this start has made the token of the page, so it also prints a link."""
-    from gateway.app.gateway import Gateway
-    from gateway.app.serve import Reload, harden, listen, run
-    from gateway.config.serving import ServingFile
-    from gateway.observe import logs
-    from gateway.observe.secrets import Scrubber, secrets_of
-    from gateway.operate.report import greeting
-    from gateway.store.errors import StoreUnavailable
-    from gateway.store.migrate import refused
-    from gateway.store.opening import open_store
-
-    loaded = load_file(config)
-    server = loaded.config.server
-    host, port = host or server.host, server.port if port is None else port
-    settings = loaded.listening(host, port).config
-    if reason := settings.server.exposure:
-        raise Exposed(reason(language(config)))
-    scrubber = Scrubber()
-
-    def log_as_in(current: "Config") -> None:
-        scrubber.learn(secrets_of(current))
-        logs.configure(level=current.logging.level, output=current.logging.format, scrubber=scrubber)
-
-    log_as_in(settings)
-    sys.excepthook = logs.crashed
-    harden()
-    listener = listen(host, port)
-    try:
-        gateway = Gateway(settings, loaded.environment, store=open_store(settings.database), scrubber=scrubber)
-    except OSError as error:
-        raise OperatorError(str(error)) from None
-    loaded_as = loaded.listening(host, listener.getsockname()[1])
-    spoken = language(config)
-    if tracked := advice(config):
-        print_text(tracked(spoken), err=True)
-    link = gateway.offer_first_link() if made_token else gateway.offer_link()
-    for line in greeting(loaded_as, link=link, language=spoken):
-        print_text(line, err=True)
-    if shown is not None and link is None and (web := settings.channels.web) and web.enabled:
-        shown(loaded_as.config.server.address)
-    version, home = gateway.runtime.config_state.version, environment().get("HOME", "")
-    record = ServingFile(config, loaded_as.config, loaded.source, version, home=home)
-    reload = Reload(gateway, config, environment(), loaded, applied=log_as_in, record=record)
-    try:
-        run(gateway, listener, reload, language=spoken)
-    except StoreUnavailable as error:
-        raise refused(error, settings.database.shown) from None
-    finally:
-        record.close()
-
-
-def serve_shown(config: Path) -> None:
-    """Serves until a signal ends it, and opens the page if a person can see it."""
-    os.umask(umask := os.umask(0))  # as it is before the gateway makes its own strict: the browser is no part of it
-    run_gateway(config, shown=lambda address: _browse(address, umask) if has_display(environment()) else None)
-
-
-def has_display(env: Mapping[str, str]) -> bool:
-    """A browser that is started here is seen by the person at the terminal."""
-    if "SSH_CONNECTION" in env:
-        return False
-    return sys.platform == "darwin" or bool(env.get("DISPLAY") or env.get("WAYLAND_DISPLAY"))
-
-
-def _browse(address: str, umask: int) -> None:
-    """Starts a separate process: some browsers hold their caller for seconds, and Ctrl-C is not for them."""
-    command = [sys.executable, "-I", "-m", "webbrowser", address]
-    null = subprocess.DEVNULL
-    subprocess.Popen(command, stdin=null, stdout=null, stderr=null, start_new_session=True, umask=umask)
 
 
 def check(
