@@ -1,9 +1,9 @@
-"""Files between a chat and an agent: incoming ones go into the session's uploads, pictures to the model, and the files it
-sends go out.
+"""Files between a chat and an agent: incoming ones are stored in the session's uploads and pictures shown to the
+model; outgoing ones are sent.
 
-A line beneath the person's words says what the gateway did with a file, so that the model knows the path to read. File
-names are people's words: of them only what is harmless in a path and in a prompt is kept. The bytes decide what is a
-picture, not the declared type.
+A line below the user's text says what the gateway did with a file, so that the model knows its path. File names are
+untrusted: only what is harmless in a path and in a prompt is kept. The bytes decide what is a picture, not the
+declared type.
 """
 
 import base64
@@ -25,22 +25,22 @@ from tools.tool import Image, NativeDocument, ToolError
 from tools.workspace import UPLOADS, Workspace
 
 ENDINGS = {"image/png": ".png", "image/jpeg": ".jpg", "image/gif": ".gif", "image/webp": ".webp"}
-"""The ending for a picture that has none; the endings that `mimetypes` knows differ between machines."""
+"""Extensions for pictures without one; those of `mimetypes` differ between machines."""
 
 NATIVE_PAGES_MAX = 20
 NATIVE_BYTES_MAX = 3_000_000
-"""The largest PDF that a model gets as it is: it is journaled with its message, and paid for in each round of its turn."""
+"""The largest PDF that a model reads natively: it is journaled with its message and paid for in each round."""
 NO_DOCUMENT = Glance()
 
 
 _HEIC = (b"ftyphei", b"ftypmif", b"ftypavi")
-"""The first bytes, behind four others, of pictures that phones make and no model takes."""
+"""Bytes 4 to 10 of picture formats that phones make and no model supports."""
 log = structlog.get_logger()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Untaken:
-    """A file that the agent does not get, or a recording that it cannot hear. `name` is empty if the platform gave none."""
+    """A file that the agent does not get, or a recording that it cannot hear. `name` may be empty."""
 
     reason: Literal["large", "fetch", "many", "unheard", "untranscribed"]
     kind: str
@@ -50,9 +50,8 @@ class Untaken:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Received:
-    """`note` is the gateway's line on the files; empty if there were none. `spoken` is what was said in them, made
-    harmless; `untaken` what their sender is told of. `has_quoted`: the files of the quoted message are among them, or can
-    never be had."""
+    """`note`: the gateway's line about the files, if any. `spoken`: their sanitised transcripts; `untaken`: what to
+    report to the sender. `has_quoted`: the quoted message's files are included or unavailable for good."""
 
     note: str = ""
     spoken: str = ""
@@ -63,8 +62,8 @@ class Received:
 
 @dataclass(kw_only=True)
 class Receiver:
-    """Stores the files of one message, one after the other, so that none need wait in memory for the next. `keeps`: the
-    agent has a tool to read them with; `native`: one of its models takes a small PDF as it is."""
+    """Stores the files of one message one by one, so that only one is in memory. `keeps`: the agent has a tool to read
+    them; `native`: one of its models reads small PDFs directly."""
 
     workspace: Workspace
     message_id: str
@@ -101,7 +100,7 @@ class Receiver:
         self._lines.append(", ".join((name, *facts, where, *([document.words] if document.words else []))))
 
     def miss(self, name: str, reason: str) -> None:
-        """Notes a file that could not be fetched; `reason` continues "a.pdf, "."""
+        """Note a file that could not be fetched; `reason` continues "a.pdf, "."""
         self._lines.append(f"{safe_name(name)}, {reason}")
 
     def received(self) -> Received:
@@ -110,12 +109,12 @@ class Receiver:
 
 
 def _is_small(document: Glance, data: bytes) -> bool:
-    """Vendors refuse a PDF with restricted rights, even if it opens without a password."""
+    # vendors refuse a PDF with restricted rights, even if it opens without a password
     return 0 < document.pages <= NATIVE_PAGES_MAX and len(data) <= NATIVE_BYTES_MAX and b"/Encrypt" not in data
 
 
 def actual_type(declared: str, data: bytes) -> str:
-    """The picture type that the bytes show; else the declared type, or UNKNOWN_TYPE if that claims a picture."""
+    """Return the picture type by the bytes; else the declared type, or UNKNOWN_TYPE if that claims a picture."""
     return image_type(data[:16]) or (UNKNOWN_TYPE if declared in PICTURES else declared)
 
 
@@ -139,5 +138,5 @@ def _free(name: str, taken: set[str]) -> str:
 
 
 def tag(message_id: str) -> str:
-    """The end of the message's id, which is where ids differ: the same message always has the same folder."""
+    """Return a folder name from the end of the id, where ids differ. Deterministic."""
     return re.sub(r"[^A-Za-z0-9]+", "-", message_id)[-12:].strip("-") or "message"

@@ -1,13 +1,12 @@
-"""Compaction: older turns become a summary, and the conversation goes on behind it.
+"""Compaction: replace older turns by a summary.
 
-Whole turns only, so no call is cut from its result. What is summarised is quoted line by line and is data to the model
-that reads it; the summary is data, too, and is made harmless. A summary must hold every exact identifier and be smaller
-than what it replaces; otherwise a smaller cut is tried, and the history stays if none passes. Nothing is stored here:
-the caller marks a summary in the journal, and until then nothing happened.
+Whole turns only, so calls keep their results. The source is quoted line by line as data; the summary is untrusted too
+and is sanitised. A summary must hold every exact identifier and be smaller than what it replaces. Otherwise a smaller
+cut is tried, and if none passes the history stays. Nothing is stored here: the caller journals a summary.
 
-The identifiers are paths, URLs, e-mail addresses, hashes and numbers of four or more digits: words may be retold, and of
-these one wrong character makes them useless. What is demanded is what a person wrote, and what an answer repeated of a
-tool's result. What only a tool's result has can be looked up again.
+Identifiers are paths, URLs, e-mail addresses, hashes and numbers of four or more digits: one wrong character makes
+them useless. Required are those that a user wrote or that an answer repeated from a tool result. Those only in a tool
+result can be looked up again.
 """
 
 import re
@@ -54,22 +53,22 @@ log = structlog.get_logger()
 
 SUMMARY_TOKENS_MAX = 8_192
 SUMMARY_SHARE = 0.15
-"""The summary's share, at most, of what a request may take; half of it may be identifiers."""
+"""The maximum share of a request for the summary; half of it may be identifiers."""
 INPUT_SHARE = 0.9
-"""The share of its window that a model which only writes summaries may fill: estimates are estimates."""
+"""The share of the window that a summary-only model may fill: a margin for estimates."""
 REST_SHARE = 0.25
-"""The share of a request below which turns are not worth another stage: they stay as they are."""
+"""Remaining turns below this share of a request are not worth another stage."""
 SHRUNK_SHARE = 0.9
-"""The largest share that a summary may take of what it replaces."""
+"""A summary may take at most this share of what it replaces."""
 REQUESTS_MAX = 8
-"""The requests of one compaction, second tries and stages included."""
+"""The requests of one compaction, including retries and stages."""
 NOTE_ROUNDS_MAX = 3
 NOTE_SECONDS_MAX = 30.0
 SECONDS_MAX = 120.0
 DEADLINE_SHARE = 0.5
-"""The share of the turn's remaining time that a compaction may take: the answer is still to come."""
+"""A compaction's share of the turn's remaining time, since the answer is still to come."""
 GROWTH = 1.25
-"""A history that could not be summarised is not tried again before it has grown so much."""
+"""The growth of a history after which a failed compaction is retried."""
 SESSIONS_MAX = 1_000
 
 Save: TypeAlias = Callable[[str], Awaitable[None]]
@@ -87,33 +86,33 @@ SAVE_NOTE = ToolSpec(
 
 
 class CompactionConfig(Section):
-    """Settings that shorten a conversation which grows too long for its model (docs/long-conversations.md)."""
+    """Shortens a conversation that grows too long for its model (docs/long-conversations.md)."""
 
     at: Annotated[float, Field(ge=0.1, le=1)] = 0.8
-    """The part of the model's input, all in all, from which on older turns become a summary."""
+    """The fill level of the model's input at which older turns are summarised."""
     keep_turns: Annotated[int, Field(ge=0)] = 4
-    """The number of newest turns that stay as they are; fewer if they would fill the window by themselves."""
+    """The number of newest turns that are kept; fewer if they alone would fill the window."""
     model: Annotated[str, StringConstraints(pattern=r"^[^/\s]+/\S+$")] | None = None
-    """The `provider/model` that writes the summaries; the agent's own if unset."""
+    """The `provider/model` that writes summaries; the agent's model if unset."""
     save_notes: bool = False
-    """True if the model may first write a note of what lasts, as the person could with `/remember`, unseen; in direct
-    chats only."""
+    """Let the model first save a note of lasting facts without notifying the user, like `/remember`. In direct chats
+    only."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Compacted:
-    """`content` replaces the `turns` oldest turns, and the earlier summary. No turns: it was tried, and no summary
-    could be used. `answers`: what it took, for the bill, without the words."""
+    """`content` replaces the `turns` oldest turns and the earlier summary. `turns=0`: no usable summary was produced.
+    `answers`: the answers it took, without text, for billing."""
 
     content: str = ""
     turns: int = 0
     answers: tuple[AssistantMessage, ...] = ()
     external: bool = False
-    """External content was in those turns, or in the earlier summary."""
+    """External content was in those turns or the earlier summary."""
 
 
 def opening(summary: str) -> list[Message]:
-    """The message that a history begins with: the summary of what was before it, if there is one."""
+    """Return the messages that introduce an earlier summary; empty if there is none."""
     if not summary:
         return []
     return [
@@ -123,12 +122,12 @@ def opening(summary: str) -> list[Message]:
 
 @dataclass(kw_only=True)
 class Compactor:
-    """An agent's, for all its chats."""
+    """Compacts the chats of one agent."""
 
     config: CompactionConfig
     models: Models
     _failed: dict[str, int] = field(default_factory=dict)
-    """The tokens of the histories that could not be summarised, by conversation."""
+    """Tokens of histories that could not be summarised, by conversation."""
 
     def may_try(self, conversation: str, history_tokens: int) -> bool:
         return history_tokens >= self._failed.get(conversation, 0) * GROWTH
@@ -147,9 +146,9 @@ class Compactor:
         focus: str = "",
         save: Save | None = None,
     ) -> Compacted | None:
-        """Returns None if there is nothing to summarise. The newest turns stay, those that take no more than
-        `keep_tokens`. `input_tokens`: what a request may take, by estimate, that asks the agent's own models. `save`
-        keeps a note for the person; none is kept of external content, which would be beside each later message."""
+        """Summarise the older turns; return None if there are none. The newest turns that fit into `keep_tokens` are
+        kept. `input_tokens`: the estimated request limit of the agent's models. `save` stores a note for the user;
+        never one of external content, since it would precede every later message."""
         sizes = [sum(map(tokens, turn)) for turn in history]
         turns_kept = min(self.config.keep_turns, len(history))
         while turns_kept and sum(sizes[-turns_kept:]) > keep_tokens:
@@ -198,12 +197,12 @@ class _Summariser:
     focus: str
     deadline: float
     bill: list[AssistantMessage] = field(default_factory=list)
-    """The answers that took tokens, without the words."""
+    """Answers that took tokens, without their text."""
     requests: int = 0
     failure: str = ""
-    """The reason why there was no summary at last."""
+    """The reason for a missing summary."""
     _asks_on: bool = True
-    """Another request may do better: the model answers, and there are requests left."""
+    """Another request may succeed: the model responds and requests are left."""
 
     def __post_init__(self) -> None:
         share = int(self.input_tokens * SUMMARY_SHARE)
@@ -212,8 +211,8 @@ class _Summariser:
         self._source_tokens = self.input_tokens - self._summary_tokens - self._names_tokens
 
     async def write(self, turns: Sequence[Sequence[Message]], summary: str) -> tuple[str, int]:
-        """A summary, and the number of oldest turns in it. Each stage takes as many turns as one request can hold
-        beside the summary of those before. If a stage fails, half of it is tried, and is the last."""
+        """Return a summary and the number of oldest turns in it. Each stage takes as many turns as fit into one
+        request with the previous summary. If a stage fails, halves of it are tried, and it is the last one."""
         texts = [quoted(turn) for turn in turns]
         instructed = instructions("\n".join(texts), self.focus)
         content, done, failed = "", 0, False
@@ -234,7 +233,7 @@ class _Summariser:
         return content, done
 
     async def note(self, turns: Sequence[Sequence[Message]], earlier: str) -> str:
-        """The notes that a model finds worth keeping in them; nothing if it fails, and the summary is made all the same."""
+        """Return notes of lasting facts; empty on failure, which does not stop the summary."""
         room = max(1_000, int(self._source_tokens - estimate(earlier) - estimate(wording("Notes"))))
         source = truncate_result("\n".join(map(quoted, turns)), room)
         messages: list[Message] = [UserMessage(content=(Text(text=request_text(earlier, source, (), (), closing="")),))]
@@ -254,7 +253,7 @@ class _Summariser:
     async def _audited(
         self, instructed: str, earlier: str, source: str, names: Sequence[str], room: float
     ) -> str | None:
-        """The summary of one source; None if the second try, which names what was left out, lacks something, too."""
+        """Return a summary of one source; None if the retry, which lists the missing identifiers, fails too."""
         if estimate(source) > room:  # one turn alone
             source = truncate_result(source, max(1_000, int(room)))
         lacking: Sequence[str] = ()
@@ -301,7 +300,7 @@ class _Summariser:
 
 
 def _fitting(texts: Sequence[str], room: float) -> int:
-    """The number of the first texts that take no more than `room` together; at least one."""
+    """Return how many leading texts fit into `room`; at least one."""
     sizes = accumulate(estimate(text) + 1 for text in texts)
     return max(1, sum(1 for _ in takewhile(lambda size: size <= room, sizes)))
 
@@ -310,16 +309,16 @@ HEADINGS = {
     "en": ("Decisions", "Open tasks", "Constraints", "Pending asks", "Exact identifiers"),
     "zh": ("决定", "未完成的任务", "约束", "待答复的请求", "准确标识"),
 }
-"""A summary's headings, in this order, by the language of the chat; one in any other language has the English ones."""
+"""A summary's headings, in order, by the chat's language; English for other languages."""
 FOCUS_CHARS_MAX = 800
 RESULT_CHARS = 2_000
-"""The characters of a tool's result or a call's arguments in the source: what mattered is in the answer after it."""
+"""The characters of a tool result or of a call's arguments in the source: the answer after it has what mattered."""
 SPARSE = 20
-"""A chat with one Chinese character in this number is Chinese."""
+"""A chat counts as Chinese from one Chinese character in this number."""
 
 
 def instructions(chat: str, focus: str = "") -> str:
-    """The system prompt. `focus`: what the person who wishes for the summary wants to see kept."""
+    """Return the system prompt. `focus`: what the requesting user wants to keep."""
     wish = " ".join(focus.split())[:FOCUS_CHARS_MAX]
     kept = f"\nWhoever wished for the summary wants these kept most of all: {wish}" if wish else ""
     han = sum("\u4e00" <= char <= "\u9fff" for char in chat)
@@ -330,7 +329,7 @@ def instructions(chat: str, focus: str = "") -> str:
 def request_text(
     earlier: str, source: str, names: Sequence[str], lacking: Sequence[str], *, closing: str = "Write the summary now."
 ) -> str:
-    """The user message: what is to be summed up, and which identifiers the summary must hold."""
+    """Return the user message: the source, and the identifiers that the summary must hold."""
     quoted_earlier = "\n".join(f"| {line}" for line in earlier.splitlines())
     parts = [f"The summary of what was before:\n{quoted_earlier}"] if earlier else []
     parts.append(f"The chat:\n{source}")
@@ -342,7 +341,7 @@ def request_text(
 
 
 def quoted(turn: Sequence[Message]) -> str:
-    """A turn as the model that summarises it reads it: every line of it is marked, so none can leave the quotation."""
+    """Quote a turn for the summariser; every line is marked, so none can escape the quotation."""
     return "\n".join(f"| {line}" for message in turn for line in _lines(message))
 
 
@@ -359,7 +358,7 @@ def _lines(message: Message) -> Iterator[str]:
             case Text(text=text):
                 is_result = isinstance(message, ToolResultMessage)
                 shown = truncate_result(text, RESULT_CHARS) if is_result else ID_LINE.sub("", text)
-                marked = isinstance(message, UserMessage)  # made harmless before the gateway's words were put in
+                marked = isinstance(message, UserMessage)  # sanitised before the gateway added its text
                 yield from f"[{who}] {harmless(shown, marks=not marked)}".splitlines()
             case ToolCall():
                 arguments = truncate_result(part.arguments_raw, RESULT_CHARS)
@@ -389,14 +388,14 @@ _KINDS = (
     ),
     re.compile("[0-9]{4,}"),
 )
-"""The patterns, in order: what one finds is gone for those after it, so the number in a path does not count."""
+"""Patterns in order. Each match is removed before the next pattern, so a number in a path does not count."""
 _THOUSANDS = re.compile(r"(?<=[0-9])[,，'’](?=[0-9]{3}(?![0-9]))")
 _SENTENCE_END = ".,;:!?"
 _ENVELOPE = re.compile(rf"{ID_LINE.pattern}[^\n:]*: ")
 
 
 def identifiers(text: str) -> list[str]:
-    """The identifiers of a text, each once, by kind."""
+    """Return the identifiers of a text, deduplicated, by kind."""
     rest, found = _plain(text), []
     for kind in _KINDS:
         found += [name for match in kind.findall(rest) if len(name := match.rstrip(_SENTENCE_END).rstrip("/\\")) > 1]
@@ -405,8 +404,8 @@ def identifiers(text: str) -> list[str]:
 
 
 def demanded(turns: Sequence[Sequence[Message]], earlier: str, tokens_max: int) -> list[str]:
-    """The identifiers that a summary must hold of these turns and of the earlier summary that it replaces; the
-    newest if all would take more than `tokens_max`."""
+    """Return the identifiers that a summary of these turns and the earlier summary must hold; the newest ones if all
+    would exceed `tokens_max`."""
     messages = [message for turn in turns for message in turn]
     results = _plain(
         "\n".join(it for message in messages if isinstance(message, ToolResultMessage) for it in texts(message))
@@ -426,7 +425,7 @@ def demanded(turns: Sequence[Sequence[Message]], earlier: str, tokens_max: int) 
 
 
 def missing(names: Sequence[str], summary: str) -> list[str]:
-    """The names that the summary does not hold as they are, each as its own word, or a number."""
+    """Return the names that the summary lacks as exact, whole words or numbers."""
     plain = _plain(summary)
     kinds = {name: "0-9" if name.isdigit() else "A-Za-z0-9" for name in names}
     return [
@@ -443,5 +442,4 @@ def _newest(names: Sequence[str], tokens_max: float) -> Iterator[str]:
 
 
 def _plain(text: str) -> str:
-    """Full-width characters as the plain ones, and numbers without the marks between thousands."""
     return _THOUSANDS.sub("", text if text.isascii() else unicodedata.normalize("NFKC", text))

@@ -1,7 +1,7 @@
-"""The model calls of one turn: history that fits, repaired for each model, with retries and fallbacks.
+"""The model calls of one turn: fitted history, repaired for each model, with retries and fallbacks.
 
-Each refusal that another form of the request may get past is handled here, once: less history, no earlier reasoning,
-tools by prompt. Every attempt's usage is recorded, failed ones included.
+Each refusal that another form of the request may avoid is handled once here: less history, no earlier reasoning, tools
+by prompt. Usage is recorded for every attempt, including failed ones.
 """
 
 import time
@@ -28,17 +28,17 @@ from agents.turn import Compaction, Emit, ModelCalled, ModelRetried, ModelStream
 from tools.tool import ToolSpec
 
 HISTORY_SHARE = 0.2
-"""The share of the input below which a history is not what fills it, and not worth a summary."""
+"""Below this share of the input a history is not worth summarising."""
 LEARNING_SHARE = 0.1
-"""The share of the window below which requests are not measured against usage: an estimate decides nothing there."""
+"""Below this share of the window estimates decide nothing, so usage is not learned from."""
 
 log = structlog.get_logger()
 
 
 @dataclass(kw_only=True)
 class ModelCalls:
-    """`answers` has every answer of the turn that was good, or failed at a price, in order. `summarised` makes it durable
-    that a summary replaces some of the oldest turns of the turn's history; `compaction` says if that happened."""
+    """`answers`: the turn's answers that were good or cost tokens, in order. `summarised` journals a summary that
+    replaces the oldest turns; `compaction` says whether that happened."""
 
     models: Sequence[Model]
     shared: Models
@@ -55,7 +55,7 @@ class ModelCalls:
     answers: list[AssistantMessage] = field(default_factory=list)
     compaction: Compaction = field(init=False)
     _refused: dict[str, int] = field(default_factory=dict)
-    """The estimates of what models refused as too long, by reference."""
+    """Estimates of requests refused as too long, by model reference."""
     _summary_tried: bool = field(init=False)
     _own_payloads: bool = True
 
@@ -71,7 +71,7 @@ class ModelCalls:
         self._deadline = time.monotonic() + turn_seconds
 
     async def complete(self, messages: Sequence[Message], number: int) -> AssistantMessage:
-        """The model's answer in round `number`; if it refuses the request, the answer to another form of it."""
+        """Return the answer of round `number`, retrying in another form if the model refuses the request."""
         fits = self._fits(messages)
         if (room := self._scarce_room(messages, fits)) is not None:
             await self._summarise(room)
@@ -91,7 +91,7 @@ class ModelCalls:
     async def _answer(
         self, models: Sequence[Model], messages: Sequence[Message], fits: Mapping[str, Fit], number: int
     ) -> tuple[AssistantMessage, Fit]:
-        """The answer of the first of these models that gives one, with every attempt counted, and what its request held."""
+        """Return the first successful model's answer and what its request held. Every attempt is counted."""
         requests = {it.reference: self._request(it, fits[it.reference], number) for it in models}
         first, own, summary = models[0], len(messages), bool(self.summary)
         name, request, held = first.provider.name, requests[first.reference], fits[first.reference].held
@@ -116,8 +116,7 @@ class ModelCalls:
         return {model.reference: self.fit(model, messages) for model in self.models}
 
     def _scarce_room(self, running: Sequence[Message], fits: Mapping[str, Fit]) -> int | None:
-        """The tokens that the newest turns may take, if the history fills the request so far that the others should
-        become a summary; else None."""
+        """Return the tokens to keep of the newest turns if the history should be summarised; else None."""
         model, share = self.models[0], self.compactor.config.at
         if self._summary_tried or not self._past.turns:
             return None
@@ -130,7 +129,7 @@ class ModelCalls:
         return room // 2 if fills and self.compactor.may_try(self._conversation, size) else None
 
     async def _summarise(self, keep_tokens: int) -> bool:
-        """Replaces the older turns by a summary, once a turn; False without one."""
+        """Replace older turns by a summary, at most once a turn; return False without one."""
         self._summary_tried = True
         compacted = await self.compactor.compact(
             self._past.turns,
@@ -158,14 +157,14 @@ class ModelCalls:
 
     @property
     def holds_external(self) -> bool:
-        """True if the history that requests are made of, or its summary, has external content."""
+        """Return whether the turn's history or summary holds external content."""
         return self.summary_external or any(turn.is_external for turn in self._past.turns)
 
     def _behind_summary(self, turns: Sequence[PastTurn]) -> ContextFitter:
         return ContextFitter(turns=turns, result_chars=self.result_chars, lead=opening(self.summary))
 
     def _adapted(self, answer: AssistantMessage, number: int, fit: Fit, messages: Sequence[Message]) -> bool:
-        """True if the next request takes a form that has not been tried yet."""
+        """Return whether the next request takes a form not tried yet."""
         match answer.error and answer.error.kind:
             case None:
                 return self._ignored_tools(answer, number)
@@ -184,8 +183,8 @@ class ModelCalls:
                 return False
 
     def _unfit(self, messages: Sequence[Message]) -> AssistantMessage | None:
-        """The error instead of a request, if nothing more can be left out. A prompt that is too long by itself is sent
-        all the same: then it is the config that is wrong about the window, or the estimate."""
+        """Return an error if the request cannot be made to fit. An oversized system prompt is sent anyway: the
+        configured window or the estimate may be wrong."""
         room = max(map(self._room, self.models)) - self._fixed_tokens
         if room <= 0:
             return None
@@ -197,7 +196,7 @@ class ModelCalls:
         return draft.failed(ModelError(kind=kind, summary="not sent: it does not fit", retryable=False))
 
     def _ignored_tools(self, answer: AssistantMessage, number: int) -> bool:
-        """True if the model answered in words instead of the required call, and can be offered its tools by prompt."""
+        """Return whether the model ignored a required call and can be offered tools by prompt."""
         model = self._model_of(answer)
         if answer.calls:
             model.may_ignore_tools = False
@@ -230,7 +229,7 @@ class ModelCalls:
         )
 
     def fit(self, model: Model, messages: Sequence[Message]) -> Fit:
-        """The part of the conversation that the next request holds, `messages` being its running turn."""
+        """Return the part of the conversation for the next request; `messages` is the running turn."""
         return self._past.fit(
             messages,
             tokens_max=self._room(model) - self._fixed_tokens,
@@ -258,7 +257,7 @@ class ModelCalls:
         return self.config.context_window or facts.window
 
     def _tool_choice(self, number: int) -> ToolChoice:
-        """The config's choice holds for the first round; then the model must be free to answer."""
+        """The configured choice applies to the first round only; afterwards the model must be free to answer."""
         choice = self.config.tool_choice
         if choice in ("auto", "none"):
             return "none" if choice == "none" else "auto"
@@ -267,7 +266,7 @@ class ModelCalls:
         return "required" if choice == "required" else OneTool(name=choice)
 
     def _counted(self, answer: AssistantMessage, request: ModelRequest, fit: Fit) -> AssistantMessage:
-        """The answer of one attempt with what it cost, which is recorded, and the estimates learn from it."""
+        """Price and record the answer of one attempt; learn from its usage."""
         answer = self.shared.priced(answer, request)
         if answer.error is None and (refused := self._refused.get(answer.reference)):
             self.shared.calibration.overflowed(answer.model, refused)

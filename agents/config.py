@@ -1,4 +1,4 @@
-"""The config of an agent, as a person writes it: one block under `agents.list`, over `agents.defaults`."""
+"""An agent's config: one block under `agents.list`, over `agents.defaults`."""
 
 import re
 from datetime import datetime, time, timedelta, tzinfo
@@ -15,29 +15,29 @@ from tools.config import AgentToolsConfig, PersonId
 AgentId = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9_-]{0,63}$")]
 ModelName = Annotated[str, StringConstraints(pattern=r"^(?:auto|[^/\s]+/\S+)$")]
 AUTO = "auto"
-"""A value of the file only: a config that is loaded has the model that was chosen."""
+"""Only in the file: a loaded config has the model that was chosen."""
 SessionScope: TypeAlias = Literal["chat", "sender"]
 
 
 class AgentApprovalsConfig(Section):
-    """The people who approve what this agent wants to do."""
+    """The users who approve this agent's actions."""
 
     approvers: tuple[PersonId, ...] | None = None
-    """Instead of `approvals.approvers`."""
+    """Replaces `approvals.approvers` for this agent."""
 
 
 class SessionConfig(Section):
-    """Decides which messages belong to one session, and when a new one begins by itself. A topic of a group is always
-    its own session."""
+    """Selects which messages belong to one session, and when a new one begins automatically. A topic of a group always
+    has a separate session."""
 
     scope: SessionScope = "chat"
-    """`chat`: the people of a group share a session. `sender`: each person in a group has a separate one, in its
-    topics, too. Nothing of it is shown to the others' turns."""
+    """`chat`: the members of a group share a session. `sender`: each member has a separate one, in topics too, and its
+    content is not shown to the others' turns."""
     reset_daily: str | None = None
-    """A time of day by `server.timezone`, such as `"04:00"`: the first message after it begins a new session. If unset,
-    none does."""
+    """A time of day in `server.timezone`, such as `"04:00"`: the first message after it begins a new session. If
+    unset, there is no daily reset."""
     reset_idle_minutes: Annotated[int, Field(ge=0)] = 0
-    """A message after this number of minutes of silence begins a new session; 0: none does."""
+    """A message after this many idle minutes begins a new session; 0 disables this."""
 
     @field_validator("reset_daily")
     @classmethod
@@ -47,46 +47,46 @@ class SessionConfig(Section):
         return value
 
     def is_over(self, last: float, at: float, zone: tzinfo) -> bool:
-        """True if a session that was last active at `last` has ended before a message of `at`."""
+        """Return whether a session last active at `last` has ended before a message at `at`."""
         if self.reset_idle_minutes and at - last >= 60 * self.reset_idle_minutes:
             return True
         return self.reset_daily is not None and last < _latest(time.fromisoformat(self.reset_daily), at, zone)
 
 
 def _latest(hour: time, at: float, zone: tzinfo) -> float:
-    """The moment when clocks last showed this time of day. If they skip it, that is as long after midnight as on any
-    other day; if they show it twice, the first time."""
+    """Return when clocks last showed this time of day. A skipped time counts as if clocks had not changed that day; a
+    repeated one counts the first time."""
     today = datetime.fromtimestamp(at, tz=zone).date()
     moments = (datetime.combine(today - timedelta(days=ago), hour, tzinfo=zone).timestamp() for ago in range(3))
     return next(it for it in moments if it <= at)
 
 
 class AgentDefaults(Section):
-    """The settings that every agent starts from; `agents.list` entries override them key by key."""
+    """Defaults for every agent; `agents.list` entries override them key by key."""
 
     model: Annotated[tuple[ModelName, ...], Field(min_length=1)] = (AUTO,)
-    """`provider/model`, or a list of them: the first is used, the others are fallbacks in order. Or `auto`: the default
-    model of the first provider that has a key, else `demo/guide` (docs/providers.md)."""
+    """`provider/model`, or a list of them: the first is used and the others are fallbacks, in order. `auto` is the
+    default model of the first provider that has a key, else `demo/guide` (docs/providers.md)."""
     system_prompt: str = ""
-    """Your own instructions, word for word, in the section "Agent Instructions"."""
+    """Your instructions, included verbatim in the section "Agent Instructions"."""
     workspace_dir: Annotated[str, LocalPath()] = "./data/workspaces/{agent}"
-    """The folder the file tools work in; `{agent}` is the agent's id. A folder `{chat}` or `{sender}` in the path gives
-    each chat or each person its own workspace, made at its first message. Relative to the config file's folder."""
+    """The folder of the file tools; `{agent}` is the agent's id. `{chat}` or `{sender}` in the path gives each chat or
+    each user a separate workspace, created at the first message. Relative to the config file's folder."""
     thinking: Level | None = None
-    """The model's effort in thinking: `off`, `minimal`, `low`, `medium`, `high`, `xhigh` or `max`; a level that a model
-    does not take becomes the nearest that it does. If unset, the model's own way."""
+    """The model's reasoning effort: `off`, `minimal`, `low`, `medium`, `high`, `xhigh` or `max`. A level that the
+    model does not support becomes the nearest one that it does. If unset, the model's default."""
     max_tokens: Annotated[int, Field(ge=16)] | None = None
-    """The longest single answer of the model, in tokens; the model's own limit, at most 16,384, if unset. Never more
-    than a quarter of its window."""
+    """The maximum length of one answer in tokens. If unset, the model's limit, at most 16,384. Never more than a
+    quarter of its window."""
     context_window: Annotated[int, Field(ge=1024)] | None = None
-    """The model's window in tokens, if Clawgate's own table does not know it or is wrong."""
+    """The model's window in tokens, if Clawgate's table lacks it or is wrong."""
     greeting: str = ""
-    """The answer to a person who writes `/start`; the gateway's own sentence if it is empty."""
+    """The answer to `/start`; the gateway's default sentence if empty."""
     history_turns: Annotated[int, Field(ge=0)] | None = None
-    """The number of earlier turns of a chat that the model is shown, at most; as many as fit if unset, up to 500."""
+    """The maximum number of earlier turns that the model is shown. If unset, as many as fit, up to 500."""
     compaction: CompactionConfig = CompactionConfig()
     tool_choice: str = "auto"
-    """`auto`, `none`, `required`, or the name of the one tool that must be called first."""
+    """`auto`, `none`, `required`, or the name of the tool that must be called first."""
     session: SessionConfig = SessionConfig()
     queue: QueueConfig = QueueConfig()
     tools: AgentToolsConfig = AgentToolsConfig()
@@ -95,7 +95,7 @@ class AgentDefaults(Section):
 
     @property
     def named_models(self) -> dict[tuple[str | int, ...], str]:
-        """Every `provider/model`, by the key that names it."""
+        """Return every `provider/model` by its config key."""
         named: dict[tuple[str | int, ...], str] = {("model", index): name for index, name in enumerate(self.model)}
         return named | ({("compaction", "model"): self.compaction.model} if self.compaction.model else {})
 
@@ -111,10 +111,10 @@ class AgentConfig(AgentDefaults):
     """One agent."""
 
     id: AgentId
-    """Lower case; part of every session's key, so renaming an agent starts its chats afresh."""
+    """Lower case. It is part of every session key, so renaming an agent starts its chats over."""
     name: str = ""
-    """The name that the assistant calls itself; the id if it is empty."""
+    """The assistant's name; the id if empty."""
     description: str = ""
-    """One line on what it is good at, shown beside its name when people choose an agent."""
+    """One line on what it is good at, shown next to its name when users choose an agent."""
     examples: Annotated[tuple[str, ...], Field(max_length=6)] = ()
-    """Messages that one may write to it first; a new conversation in the web chat offers them."""
+    """Example messages; a new conversation in the web chat offers them."""

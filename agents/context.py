@@ -1,12 +1,12 @@
-"""The part of a conversation that a request holds if not all of it fits. Pure: what is journaled is never touched.
+"""Fit a conversation into a request by truncating its past. Pure: the journal is never touched.
 
-The past are a chat's finished turns as later requests hold them: each is made once, and what is reckoned of it is
-reckoned once. Tool results shrink, the oldest and only the large ones; then the oldest turns go. A step goes well below
-the limit, so that the requests behind it begin with the same bytes, and what it took stays away: each answer carries
-the reach of its request, so that the next turn and a process that resumes after a crash build the same bytes again.
+The past is a chat's finished turns in the form of later requests; each is built and measured once. First the oldest
+large tool results are shortened, then the oldest turns are dropped. A step goes well below the limit, so that the next
+requests keep the same prefix. Each answer carries its request's reach, so that the next turn, or a process that
+resumes after a crash, builds the same bytes.
 
-A result that shrinks keeps its head, and if the end matters (an error, an exit code, the close of a JSON document, a
-summary) the tail as well, joined by a visible mark.
+A shortened result keeps its head, and its tail too if the end matters (an error, an exit code, the close of a JSON
+document, a summary), with a visible mark between them.
 """
 
 import re
@@ -37,36 +37,36 @@ from tools.tool import Image, NativeDocument
 
 ANSWER_TOKENS_DEFAULT = 16_384
 ANSWER_SHARE = 0.25
-"""The share of the window, at most, that is kept for the answer."""
+"""The maximum share of the window for the answer."""
 INPUT_SHARE = 0.95
-"""The share of what the answer leaves that the input may take: estimates are estimates."""
+"""The share of the remaining window for the input: a margin for estimates."""
 RESULTS_SHARE = 0.5
-"""The share of the window for all tool results together, but never less than `RESULTS_MIN` whole ones."""
+"""The share of the window for all tool results, but never less than `RESULTS_MIN` full ones."""
 RESULTS_MIN = 4
 SHORT_SHARE = 1 / 4
-"""The share of one result's room that a shortened result may take. The second time, `STUB_CHARS` are left."""
+"""The share of its limit that a shortened result keeps. The second time it keeps `STUB_CHARS`."""
 OLD_TEXT_CHARS = 1_000
-"""The characters left of what a person wrote in an earlier turn, once it is shortened."""
+"""The characters left of a shortened user message of an earlier turn."""
 LOW_WATER, LOW_WATER_MIN = 0.7, 0.35
-"""The fullness of a request after a step, at most and at least: `ROUNDS_AHEAD` rounds like the latest fit behind it."""
+"""The maximum and minimum fullness of a request after a step: room for `ROUNDS_AHEAD` rounds like the latest."""
 ROUNDS_AHEAD = 2
 MESSAGE_BYTES = 800
-"""The memory that a message takes besides its text, as an object and as JSON, measured."""
+"""A message's memory besides its text, as an object and as JSON; measured."""
 IMAGE_TURNS = 3
-"""A picture is shown in its own turn and in the two behind it."""
+"""A picture is shown in its turn and the next two."""
 _UNITS, _REACHES = attrgetter("units"), attrgetter("reaches")
 _TOKENS, _RESULT_CHARS = attrgetter("tokens"), attrgetter("result_chars")
 LEFT_OUT = UserMessage(content=(Text(text=f"{marks.LEFT_OUT} here. What they did stands.]"),))
 
 
 class PastTurn(SentTurn):
-    """A finished turn without metadata and old pictures. `is_final_form`: all later requests hold it so."""
+    """A finished turn without metadata and old pictures. `is_final_form`: it never changes in later requests."""
 
     is_final_form = False
 
     @cached_property
     def size(self) -> int:
-        """The bytes in memory, roughly: as messages and as a request has them."""
+        """Return the approximate bytes in memory, as messages and in a request."""
         chars = sum(len(text) for message in self for text in texts_of(message))
         return 2 * chars + MESSAGE_BYTES * len(self)
 
@@ -84,22 +84,21 @@ class PastTurn(SentTurn):
 
     @cached_property
     def is_external(self) -> bool:
-        """True if it holds external content."""
         return holds_external(self)
 
     @cached_property
     def units(self) -> int:
-        """The number of its units, as a `Truncation` counts them."""
+        """Return the number of its units (see `Truncation`)."""
         return 1 + sum(isinstance(message, AssistantMessage) for message in self)
 
     @cached_property
     def reaches(self) -> bool:
-        """True if an answer carries the reach of its request."""
+        """Return whether an answer carries its request's reach."""
         return any(isinstance(message, AssistantMessage) and message.reach is not None for message in self)
 
 
 class WindowLimits(NamedTuple):
-    """The provider's tokens of a model's window that a request and its answer may take; `results`: characters."""
+    """The tokens, by the provider's count, for a request's answer and input. `results`: characters."""
 
     answer: int
     input: int
@@ -107,15 +106,16 @@ class WindowLimits(NamedTuple):
 
 
 def window_limits(facts: ModelFacts, *, window: int, answer_tokens: int | None, result_chars: int) -> WindowLimits:
-    """`answer_tokens` is the longest answer that the config wants; a small window leaves most of itself to the input."""
+    """Split the window. `answer_tokens`: the configured answer limit; a small window reserves most for the input."""
     answer = max(1, min(answer_tokens or ANSWER_TOKENS_DEFAULT, facts.max_output, int(window * ANSWER_SHARE)))
     results = max(RESULTS_MIN * result_chars, int(window * RESULTS_SHARE * CHARS_PER_TOKEN))
     return WindowLimits(answer, int((window - answer) * INPUT_SHARE), results)
 
 
 class Truncation(NamedTuple):
-    """The units before which a request is cut: results are shortened, then shortened once more with what people wrote in
-    earlier turns, then all is left out. Each turn begins a unit, and so does each of its answers."""
+    """The reach of a truncation: results before the first unit are shortened; before the second, shortened again along
+    with user messages of earlier turns; before the third, all is dropped. Each turn begins a unit, and so does each of
+    its answers."""
 
     shortened_before: int = 0
     stubbed_before: int = 0
@@ -126,7 +126,7 @@ NOTHING_TAKEN = Truncation()
 
 
 class _Limits(NamedTuple):
-    """The limits of a request, or its size: estimated tokens, and characters of results."""
+    """A request's limits or size: estimated tokens, and characters of results."""
 
     tokens: int
     chars: int
@@ -138,7 +138,7 @@ class _Limits(NamedTuple):
         return _Limits(int(self.tokens * share), int(self.chars * share))
 
     def below(self, latest: "_Limits") -> "_Limits":
-        """The limits below which some rounds like the latest fit behind the request, within reason."""
+        """Return limits that leave room for some rounds like the latest, clamped."""
         low, least = self.share(LOW_WATER), self.share(LOW_WATER_MIN)
         tokens, chars = (limit - ROUNDS_AHEAD * it for limit, it in zip(self, latest, strict=True))
         return _Limits(max(least.tokens, min(low.tokens, tokens)), max(least.chars, min(low.chars, chars)))
@@ -146,8 +146,8 @@ class _Limits(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Fit:
-    """The messages of a request, and what they take by estimate. They begin with `turns`, which are whole. `held` counts all
-    earlier turns in it. `back` is their reach, for the answer to carry; None if all is whole."""
+    """A request's messages and their estimate. `turns`: the unmodified turns they begin with; `held` counts all
+    earlier turns in it. `back`: the reach, for the answer to carry; None if nothing was truncated."""
 
     messages: list[Message]
     held: int = 0
@@ -159,8 +159,8 @@ class Fit:
 
 @dataclass(kw_only=True)
 class ContextFitter:
-    """The conversation before the running turn: `turns` are those of `past`, `lead` comes before them and always stays.
-    `result_chars` is what one result may take."""
+    """Truncates the conversation before the running turn. `turns` are from `past`; `lead` precedes them and always
+    stays. `result_chars`: the limit of one result."""
 
     turns: Sequence[PastTurn]
     result_chars: int
@@ -178,7 +178,7 @@ class ContextFitter:
 
     @cached_property
     def _whole(self) -> tuple[tuple[SentTurn, ...], "_Limits"]:
-        """The lasting turns at the beginning, and what all take if nothing is taken from them."""
+        """Return the leading turns in final form, and the untruncated size of all turns."""
         newest = 1 - IMAGE_TURNS
         turns: tuple[SentTurn, ...] = (
             *self.turns[:newest],
@@ -191,7 +191,7 @@ class ContextFitter:
         return turns, _Limits(taken.tokens + self.size(self.lead), taken.chars)
 
     def size(self, messages: Sequence[Message]) -> int:
-        """The estimated tokens of these messages. Each message is estimated once."""
+        """Estimate the tokens of these messages, each message once."""
         total = 0
         for message in messages:
             known = self._sizes.get(id(message))
@@ -201,9 +201,9 @@ class ContextFitter:
         return total
 
     def fit(self, running: Sequence[Message], *, tokens_max: int, chars_max: int, binds_thinking: bool = False) -> Fit:
-        """Returns as much of the past as fits beside the running turn: into `tokens_max` by estimate, with results of
-        at most `chars_max`; the least of it if nothing fits. `binds_thinking`: the model refuses thinking of its own
-        behind another past than it had."""
+        """Return as much of the past as fits with the running turn into `tokens_max` (estimated) and `chars_max` of
+        results; the minimum if nothing fits. `binds_thinking`: the model refuses its earlier thinking after a changed
+        past."""
         begin = self._ends[-1]
         units, reach = _truncated_by(running, begin, self._reach)
         full = _Limits(tokens_max, chars_max)
@@ -274,7 +274,6 @@ class ContextFitter:
         running: bool = False,
         binds_thinking: bool = False,
     ) -> Iterator[Message]:
-        """The messages that are shown of one turn, which begins with this unit."""
         then, has_gap = self._reach, False
         for message in turn:
             if isinstance(message, AssistantMessage):
@@ -303,20 +302,20 @@ class ContextFitter:
         return known[1]
 
     def _fewer(self, reach: Truncation, units: int) -> list[Truncation]:
-        """Leaves out more and more turns of the past, then more and more rounds of the running turn; the last stays."""
+        """Drop increasingly many past turns, then rounds of the running turn; its last round stays."""
         begin = self._ends[-1]
         gone = [*self._ends[1:], *range(begin + 2, units)]
         return [reach, *(reach._replace(dropped_before=unit) for unit in gone if unit > reach.dropped_before)]
 
 
 def _shortened(reach: Truncation, until: int) -> list[Truncation]:
-    """The reaches with more and more results shortened, and then all of them once more."""
+    """Return reaches that shorten increasingly many results, then all of them a second time."""
     short = [reach, *(reach._replace(shortened_before=unit) for unit in range(reach.shortened_before + 1, until + 1))]
     return [*short, *(short[-1]._replace(stubbed_before=unit) for unit in range(reach.stubbed_before + 1, until + 1))]
 
 
 def _truncated_by(turn: Sequence[Message], unit: int, reach: Truncation) -> tuple[int, Truncation]:
-    """The unit behind this turn, and how far its last request reached."""
+    """Return the unit after this turn and its last request's reach."""
     for message in turn:
         if isinstance(message, AssistantMessage):
             unit += 1
@@ -325,15 +324,16 @@ def _truncated_by(turn: Sequence[Message], unit: int, reach: Truncation) -> tupl
 
 
 def _at(answer: AssistantMessage, unit: int, before: Truncation) -> Truncation:
-    """The reach of this answer's request; further than all before it, or as far."""
+    """Return the reach of this answer's request; never less than before."""
     if answer.reach is None:
         return before
     return Truncation(*(max(unit - back, was) for back, was in zip(answer.reach, before, strict=True)))
 
 
 def past(turns: Sequence[Sequence[Message]]) -> list[PastTurn]:
-    """Finished turns as later requests hold them: without metadata and documents, and after some turns without pictures."""
-    if {PastTurn}.issuperset(map(type, turns)):  # at the speed of C: that is all of a long chat, as a rule
+    """Return finished turns as later requests hold them: without metadata and documents, and old ones without
+    pictures."""
+    if {PastTurn}.issuperset(map(type, turns)):  # fast path: usually a whole long chat
         return list(turns)  # type: ignore[arg-type]
     old = len(turns) + 1 - IMAGE_TURNS
     return [it if isinstance(it, PastTurn) else _past_turn(it, is_old=at < old) for at, it in enumerate(turns)]
@@ -347,12 +347,12 @@ def _past_turn(turn: Sequence[Message], *, is_old: bool) -> PastTurn:
 
 
 def bared(message: UserMessage) -> UserMessage:
-    """The message without its metadata, and without the mark of external content that left with it."""
+    """Return the message without its metadata and the metadata's external mark."""
     return replace(message, metadata="", external="" if message.external == "metadata" else message.external)
 
 
 def _without_documents(message: Message) -> Message:
-    """A document is shown in its own turn alone: each page costs as much as a page of the conversation, or two."""
+    """Keep documents in their own turn only: a page costs one or two pages of conversation."""
     if not isinstance(message, UserMessage):
         return message
     parts = (Text(text=it.text) if isinstance(it, NativeDocument) else it for it in message.content)
@@ -360,7 +360,7 @@ def _without_documents(message: Message) -> Message:
 
 
 def excerpt(message: Message, chars: int | None) -> Message:
-    """A user's message or a result without its pictures and documents, and with no more of each text than `chars`."""
+    """Return a user's message or a result without pictures and documents, each text cut to `chars`."""
     if isinstance(message, AssistantMessage):
         return message
     parts: list[Text | Image] = []
@@ -388,7 +388,7 @@ END_CHARS = 2_000
 WINDOW_SHARE = 0.3
 CHARS_PER_TOKEN = 4
 STUB_CHARS = 300
-"""The characters left of a result that is shortened as far as it goes."""
+"""The characters left of a result that is shortened twice."""
 OMISSION = "\n\n[… omitted …]\n\n"
 
 _END_MATTERS = re.compile(
@@ -399,14 +399,14 @@ _OWN_NOTE = re.compile(r"\n+\[[^\n]*\bwere cut[^\n]*\]\s*\Z")
 
 
 def result_limit_chars(window_tokens: int) -> int:
-    """16,000 characters below a window of 100k tokens, 32,000 from there, 64,000 from 200k; at most 30 % of it,
-    counted at four characters a token."""
+    """Return 16,000 characters for a window below 100k tokens, 32,000 from there, 64,000 from 200k; at most 30 % of
+    the window at four characters a token."""
     tier = 64_000 if window_tokens >= 200_000 else 32_000 if window_tokens >= 100_000 else 16_000
     return max(1, min(tier, int(window_tokens * WINDOW_SHARE * CHARS_PER_TOKEN)))
 
 
 def truncate_result(text: str, limit_chars: int) -> str:
-    """`text` whole, or cut so that with all marks it is no longer than `limit_chars`."""
+    """Return `text`, cut so that it fits `limit_chars` including all marks."""
     if len(text) <= limit_chars:
         return text
     closing = _closing(len(text) - limit_chars, len(text))
@@ -422,8 +422,8 @@ def truncate_result(text: str, limit_chars: int) -> str:
 
 
 def shortened(text: str, limit_chars: int) -> str:
-    """An earlier result, cut in the same way. The note in which it says itself how much it lacks stays at its end, and
-    counts neither as its tail nor as what matters."""
+    """Cut an earlier result in the same way. Its own truncation note stays at the end, and counts neither as its tail
+    nor as an end that matters."""
     if len(text) <= limit_chars:
         return text
     match = _OWN_NOTE.search(text, max(0, len(text) - STUB_CHARS))
@@ -433,6 +433,5 @@ def shortened(text: str, limit_chars: int) -> str:
 
 
 def _closing(cut: int, total: int) -> str:
-    """The closing note, as wide for every `cut` of one text, so that the budget can be reckoned before the cut is known."""
-    width = len(f"{total:,}")
+    width = len(f"{total:,}")  # constant width: the budget is computed before `cut` is known
     return f"\n\n[{cut:>{width},} characters were cut; narrow the arguments to see them]"

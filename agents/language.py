@@ -1,4 +1,4 @@
-"""The language in which the gateway speaks to a person: English or Chinese, decided by their own words first."""
+"""The gateway's language for a user: English or Chinese, decided by the user's own text first."""
 
 import re
 from typing import Literal, TypeAlias
@@ -15,13 +15,13 @@ _KANA_OR_HANGUL = re.compile("[ぁ-ゖァ-ヺㇰ-ㇿｦ-ﾝᄀ-ᇿ㄰-㆏가-힣
 
 
 def language_of(text: str) -> Language:
-    """Chinese if it is written in Chinese characters and in no letters of Japanese or Korean; otherwise English."""
+    """Return Chinese for Chinese characters without Japanese or Korean letters, otherwise English."""
     return "zh" if _HAN.search(text) and not _KANA_OR_HANGUL.search(text) else "en"
 
 
 def decided_by(text: str) -> Language | None:
-    """The language that a person's text decides: by its characters, or by four words of it. `OK`, a command, an address
-    and three words of code decide nothing: people write them in any language."""
+    """Return the language that a text proves: by its characters, or by four words. `OK`, commands, addresses and three
+    words of code prove nothing: users of any language write them."""
     if _KANA_OR_HANGUL.search(text):
         return "en"
     if _HAN.search(text):
@@ -30,8 +30,8 @@ def decided_by(text: str) -> Language | None:
 
 
 def language_for(context: MessageContext, default: Language = "en") -> Language:
-    """The language in which the gateway answers a message: the one found when it was accepted, else its own text's, its
-    platform's, the default."""
+    """Return the language to answer a message in: the one stored with it, else its text's, its platform's or the
+    default."""
     return context.language or decided_by(context.text) or language_of_platform(context, default)
 
 

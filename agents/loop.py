@@ -1,8 +1,8 @@
-"""The tool loop: call the model, run its tool calls, answer every one of them, until it speaks.
+"""The tool loop: call the model, run its tool calls and answer each one, until it replies.
 
-Pure of I/O except through its ports: `Complete` (one repaired request, retries included), `Journal` (durable before the next
-step) and the toolbox. Each response is its own decision; the stop reason is looked at before any call is run. A call
-that failed, was refused or was cut off still gets its result, so no history is ever unpaired.
+All I/O goes through ports: `Complete` (one repaired request with retries), `Journal` (durable before the next step)
+and the toolbox. Each response is one decision: its stop reason is checked before any call is run. Failed, refused and
+cut-off calls also get a result, so calls and results are always paired.
 """
 
 import asyncio
@@ -56,12 +56,12 @@ NUDGE = "You ended without an answer. Tell the user, in a few words, what you fo
 CONTINUE = "Your answer was cut off at its length limit. Go on exactly where it stopped, without repeating anything."
 
 Complete: TypeAlias = Callable[[Sequence[Message], int], Awaitable[AssistantMessage]]
-"""The model's answer to these messages, in this round; never raises for the model's trouble."""
+"""Return the model's answer to these messages in this round. Model errors are returned, not raised."""
 
 
 @dataclass(kw_only=True)
 class ToolLoop:
-    """One turn. `turn` names it in idempotency keys; `context` is the message it answers."""
+    """One turn. `turn` is its part of idempotency keys; `context` is the message it answers."""
 
     turn: str
     context: MessageContext
@@ -75,23 +75,23 @@ class ToolLoop:
     budget: Budget | None = None
     session: str = ""
     tainted: bool = False
-    """True if the turn has read external content; the journal says so after a restart."""
+    """True if the turn has read external content; restored from the journal after a restart."""
     _messages: list[Message] = field(default_factory=list)
     _failures: Counter[tuple[str, str]] = field(default_factory=Counter)
     _failed_now: set[tuple[str, str]] = field(default_factory=set)
-    """The failures of the last answer's calls: equal calls of one answer are one attempt, for the model has read none of
-    their results yet."""
+    """The failed calls of the last answer. Equal calls of one answer count as one attempt, since the model has not
+    read their results yet."""
     _calls_made: int = 0
     _pauses: int = 0
     _nudged: bool = False
     _cut: bool = False
     _cut_texts: list[str] = field(default_factory=list)
-    """The texts of answers that the output limit cut, and that are being continued."""
+    """Truncated answers that are being continued."""
 
     async def run(self, so_far: Sequence[Message], *, interrupted: bool) -> Outcome:
-        """Goes on from `so_far`: the running user message and what is journaled behind it.
+        """Continue from `so_far`: the running user message and what is journaled after it.
 
-        `interrupted` says that a process died while it was at work on the first call without a result.
+        `interrupted`: a process died during the first call that has no result.
         """
         outcome = await self._run(so_far, interrupted=interrupted)
         if isinstance(outcome, Answered) or not self._cut_texts:
@@ -118,14 +118,14 @@ class ToolLoop:
         return outcome or LimitReached(limit="rounds")
 
     async def _decide(self, answer: AssistantMessage) -> Outcome | None:
-        """The outcome that this response means; None if the loop goes on."""
+        """Return the outcome of this response; None to continue the loop."""
         before = "".join(self._cut_texts)
         match answer.stop_reason:
             case "error" | "aborted":
                 return ModelFailed(error=answer.error or _UNEXPLAINED, model=answer.reference)
             case "refusal" | "content_filter":
                 return Declined()
-            case "max_tokens" | "context_window" if answer.calls:  # none is run, and once the model may split the work
+            case "max_tokens" | "context_window" if answer.calls:  # run none; the model may split the work, once
                 if self._cut:
                     return LimitReached(limit="cut")
                 self._cut = True
@@ -161,8 +161,7 @@ class ToolLoop:
                 assert_never(answer.stop_reason)
 
     def _ask(self, text: str) -> None:
-        """Asks in the user's place; the text is not journaled."""
-        self._messages.append(UserMessage(content=(Text(text=text),), timestamp=self.now()))
+        self._messages.append(UserMessage(content=(Text(text=text),), timestamp=self.now()))  # not journaled
 
     async def _answer_cut(self, calls: Sequence[ToolCall]) -> None:
         for call in calls:
@@ -170,7 +169,7 @@ class ToolLoop:
             await self._answer(call, failed(ToolError("CUT_OFF", message, retryable=True)))
 
     def _recall(self, so_far: Sequence[Message]) -> None:
-        """Counts what the journal holds of this turn towards its limits, as if it had happened here."""
+        """Restore the counts and limits of this turn from the journal."""
         self._messages = list(so_far)
         self.tainted = self.tainted or begins_external(so_far)
         calls: dict[str, ToolCall] = {}
@@ -189,7 +188,8 @@ class ToolLoop:
                     self._count(call, message)
 
     async def _resume(self, *, interrupted: bool) -> Outcome | None:
-        """Answers what a crash or a hand-over left open; the declared effect of a tool decides what may run again."""
+        """Answer the calls that a crash or hand-over left open. A tool's declared effect decides whether it may run
+        again."""
         answer, calls = _unanswered(self._messages)
         if answer is not None and answer is self._messages[-1] and answer.stop_reason in _CUT and not calls:
             self._ask(CONTINUE)
@@ -208,7 +208,7 @@ class ToolLoop:
         return await self._run_calls(others)
 
     async def _run_calls(self, calls: Sequence[ToolCall]) -> Outcome | None:
-        """Runs calls in order; side by side only if every one of them merely reads. Results are journaled in call order."""
+        """Run calls in order, or concurrently if all of them are read-only. Results are journaled in call order."""
         if len(calls) > 1 and all(self.toolbox.effect(call.name) == "safe" for call in calls):
             results = await asyncio.gather(*(self._run_call(call) for call in calls))
             for call, result in zip(calls, results, strict=True):
@@ -225,7 +225,7 @@ class ToolLoop:
             message = f"this turn's {self.limits.tool_calls} tool calls are used up; answer with what you have"
             return failed(ToolError("TOOL_CALLS_EXHAUSTED", message))
         self.emit(ToolStarted(call=call))
-        # The key is the same when the call is run again, and another if a model gives the same id to a second call.
+        # The key is stable if the call is run again, and differs if a model reuses the id for a second call.
         earlier = sum(isinstance(it, ToolResultMessage) and it.call_id == call.id for it in self._messages)
         circumstances = Call(
             id=call.id,
@@ -256,7 +256,7 @@ class ToolLoop:
         self._count(call, message)
 
     def _count(self, call: ToolCall, result: ToolResultMessage) -> None:
-        """A failure of the same call. What changed something gives every call a new chance: tests fail until fixed."""
+        """Count repeated failures. A successful side effect resets them: tests fail until fixed."""
         if result.is_error:
             if (key := (call.name, call.arguments_raw)) not in self._failed_now:
                 self._failed_now.add(key)
@@ -291,7 +291,7 @@ _UNEXPLAINED = ModelError(kind="incomplete", summary="no reason given", retryabl
 
 
 def _unanswered(messages: Sequence[Message]) -> tuple[AssistantMessage | None, list[ToolCall]]:
-    """The last assistant message, and those of its calls that have no result yet, by order if ids repeat."""
+    """Return the last assistant message and its calls without a result, matched by order if ids repeat."""
     answered: Counter[str] = Counter()
     for message in reversed(messages):
         if isinstance(message, AssistantMessage):

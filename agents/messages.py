@@ -1,8 +1,8 @@
-"""The messages of people, models and tools: one history for every provider.
+"""Messages of users, models and tools: one history format for every provider.
 
-Three roles, tagged parts, frozen. Order inside a message matters (thinking, text, call, text), so content is one
-list. A provider's own payload travels whole in `wire` and goes back only to the api and model family that made it.
-The system prompt and the tools are not messages.
+Three roles, tagged parts, frozen. Part order matters (thinking, text, call, text), so content is one list. A
+provider's own payload is kept whole in `wire` and sent back only to the API and model family that made it. The system
+prompt and the tools are not messages.
 """
 
 import operator
@@ -50,7 +50,7 @@ ErrorKind: TypeAlias = Literal[
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Wire:
-    """A provider's own block, untouched: opaque to everyone else."""
+    """A provider's own block, unmodified and opaque to everyone else."""
 
     api: str
     family: str
@@ -67,7 +67,7 @@ class Text:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Thinking:
-    """A reasoning block. `text` is for people and may be empty; `wire` is what the provider wants back."""
+    """A reasoning block. `text` is for display and may be empty; `wire` is what the provider expects back."""
 
     text: str
     wire: Wire | None = None
@@ -76,7 +76,7 @@ class Thinking:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ToolCall:
-    """A call as the model made it. `arguments` is None if `arguments_raw` is not a JSON object."""
+    """A tool call. `arguments` is None if `arguments_raw` is not a JSON object."""
 
     id: str
     name: str
@@ -88,7 +88,7 @@ class ToolCall:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Opaque:
-    """A block only its provider understands, needed to continue a paused turn."""
+    """A provider-specific block, needed to continue a paused turn."""
 
     wire: Wire
     type: Literal["opaque"] = "opaque"
@@ -111,14 +111,14 @@ class Usage:
 
     @property
     def is_reported(self) -> bool:
-        """True if the provider reported usage; an attempt that failed leaves zeros."""
+        """Return whether the provider reported usage; failed attempts leave zeros."""
         return bool(self.input or self.cache_read or self.cache_write or self.output)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ModelError:
-    """The reason why a response failed. `summary` is for the log: status, type and ids, never the provider's prose.
-    That is in `words`, cut, and for the operator alone: it may quote what a person wrote."""
+    """The error of a response. `summary` is for the log: status, type and ids, never the provider's prose. `words` has
+    that prose, cut; it is for the operator alone, since it may quote a user."""
 
     kind: ErrorKind
     summary: str
@@ -128,14 +128,14 @@ class ModelError:
 
 
 External: TypeAlias = Literal["", "metadata", "content"]
-"""The part of a message that holds external content: `metadata` leaves the history with the message's turn."""
+"""The part of a message that holds external content; `metadata` is dropped after the message's turn."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class UserMessage:
-    """A person's message. `metadata` holds the inbound blocks; they are before the content while the message's
-    turn runs and are dropped from every later request (`agents.context`). `external` says which of them holds words that are
-    not the sender's own. `quoted`: the ids of the messages that it answers and whose files came with it."""
+    """A user's message. `metadata` holds the inbound blocks, sent before the content during the message's turn and
+    dropped from later requests (`agents.context`). `external` says which of the two holds content by other authors.
+    `quoted`: the ids of the quoted messages whose files it includes."""
 
     content: tuple[UserPart, ...]
     metadata: str = ""
@@ -146,12 +146,11 @@ class UserMessage:
 
     @property
     def is_external(self) -> bool:
-        """True if the content holds external content."""
         return self.external == "content" or any(FENCE in it for it in texts(self))
 
     @property
     def sent_parts(self) -> tuple[UserPart, ...]:
-        """The content as a provider sends it, with the metadata before its first text, in the same text."""
+        """Return the content to send, with the metadata prepended to its first text."""
         if not self.metadata.strip():
             return self.content
         place = next((n for n, part in enumerate(self.content) if isinstance(part, Text)), None)
@@ -171,21 +170,21 @@ class AssistantMessage:
     usage: Usage = Usage()
     error: ModelError | None = None
     cost: float | None = None
-    """The cost at the configured prices; None without them."""
+    """The cost at the configured prices, if there are any."""
     reach: tuple[int, int, int] | None = None
-    """The reach of its request into what stood before it (`agents.context`); None if that was whole."""
+    """The truncation of its request (`agents.context`); None if the request was complete."""
     response_id: str | None = None
     timestamp: float = 0.0
     role: Literal["assistant"] = "assistant"
 
     @property
     def text(self) -> str:
-        """The text of the answer, without thinking and calls."""
+        """Return the text without thinking and calls."""
         return "".join(texts(self))
 
     @property
     def reference(self) -> str:
-        """The model that made it, as `provider/model`."""
+        """Return the model as `provider/model`."""
         return f"{self.provider}/{self.model}"
 
     @property
@@ -194,12 +193,12 @@ class AssistantMessage:
 
 
 EXTERNAL = "external"
-"""The member of a result's details that says that it holds external content: an excerpt of it may lack the fence."""
+"""A key of a result's details: the result holds external content, even if an excerpt of it lacks the fence."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ToolResultMessage:
-    """The answer to one call, paired by `call_id`. `details` is for programs and is never sent to a model."""
+    """The result of one call, paired by `call_id`. `details` is for programs and never sent to a model."""
 
     call_id: str
     tool: str
@@ -211,17 +210,16 @@ class ToolResultMessage:
 
     @property
     def is_external(self) -> bool:
-        """True if it holds external content."""
         return bool((self.details or {}).get(EXTERNAL)) or any(FENCE in it for it in texts(self))
 
     @property
     def sources(self) -> tuple[str, ...]:
-        """The older texts that it repeats, as `tools.tool` names them."""
+        """Return the older texts that it repeats (see `tools.tool`)."""
         return tuple((self.details or {}).get(SOURCES, ()))
 
     @property
     def withdrawn(self) -> "ToolResultMessage":
-        """The result without its content, once something that it repeats was recalled or erased."""
+        """Return the result without its content, for when a text that it repeats was recalled or erased."""
         text = Text(text=f"{RESULT_GONE}: it repeated something that has been taken back or erased.)")
         kept = {name: it for name, it in (self.details or {}).items() if name in ("id", "state", EXTERNAL)}
         return replace(self, content=(text,), details=kept or None)
@@ -231,12 +229,12 @@ Message: TypeAlias = Annotated[UserMessage | AssistantMessage | ToolResultMessag
 
 
 def holds_external(messages: "Iterable[Message]") -> bool:
-    """Return whether later requests that hold these messages hold external content."""
+    """Return whether these messages put external content into later requests."""
     return any(not isinstance(it, AssistantMessage) and it.is_external for it in messages)
 
 
 def begins_external(messages: "Iterable[Message]") -> bool:
-    """Return whether the request of the messages' own turn holds external content, in their metadata too."""
+    """Return whether these messages put external content into their own turn's request, metadata included."""
     return any(
         it.is_external or (isinstance(it, UserMessage) and it.external != "")
         for it in messages
@@ -252,15 +250,15 @@ M = TypeVar("M", bound="UserMessage | AssistantMessage | ToolResultMessage")
 
 
 def same(parts: Sequence[object], others: Sequence[object]) -> bool:
-    """True if they are the very same objects."""
+    """Return whether both hold identical objects (`is`)."""
     return len(parts) == len(others) and all(map(operator.is_, parts, others))
 
 
 def with_parts(message: M, parts: Sequence[Any]) -> M:
-    """The message with this content; the same object if that is its own."""
+    """Return the message with this content, or the message itself if nothing changed."""
     content: Any = tuple(parts)
     return message if same(parts, message.content) else replace(message, content=content)
 
 
 message_json: TypeAdapter[Message] = TypeAdapter(Message)
-"""The form in which the journal writes and reads a message: `dump_json` and `validate_json`."""
+"""The journal's format: `dump_json` and `validate_json`."""

@@ -1,7 +1,7 @@
-"""One model that agents name as `provider/model`: its facts, and how its tools are offered.
+"""One model, named `provider/model`: its facts, and how it is offered tools.
 
-Built once for the whole process. A model that turns out to take no tools is offered them by prompt from then on; which
-models rest and how far estimates are off is shared here too, because that is the model's business, not an agent's.
+Built once per process. A model that turns out to refuse tools is offered them by prompt from then on. Cooldowns and
+token calibration are shared here too, because they belong to the model, not to an agent.
 """
 
 import hashlib
@@ -32,13 +32,13 @@ class Model:
         self.family = family_of(name)
         self.facts = facts
         self.may_ignore_tools = may_ignore_tools
-        """Its server may drop tools without a word, and no call has proved the contrary yet."""
+        """Its server may silently ignore tools; no call has proved otherwise yet."""
         self.provider: Provider = PromptedTools(provider) if by_prompt else RepairedCalls(provider)
         """The provider, wrapped for native or prompted tool calls."""
         self._native = provider
 
     def takes_no_tools(self, reason: str) -> bool:
-        """Offers tools by prompt from now on; False if that is so already."""
+        """Offer tools by prompt from now on; return False if that was so already."""
         if isinstance(self.provider, PromptedTools):
             return False
         hint = "set toolCalling: prompt to spare the first request"
@@ -47,7 +47,7 @@ class Model:
         return True
 
     def cost(self, usage: Usage) -> float | None:
-        """The cost of this usage at the configured prices, or None without any."""
+        """Return the cost at the configured prices, or None if there are none."""
         if (prices := self.facts.prices) is None:
             return None
         cached = usage.cache_read * prices.cache_read + usage.cache_write * prices.cache_write
@@ -56,7 +56,7 @@ class Model:
 
 @dataclass
 class Models:
-    """Every model by its reference. `providers` are the built ones."""
+    """All models, by reference."""
 
     providers: Mapping[str, Provider]
     provider_configs: Mapping[str, ProviderConfig]
@@ -68,7 +68,7 @@ class Models:
     _models: dict[str, Model] = field(default_factory=dict)
 
     def get(self, reference: str) -> Model:
-        """Raises KeyError for an unknown provider."""
+        """Return the model. Raises KeyError for an unknown provider."""
         if reference not in self._models:
             self._models[reference] = self._model(reference)
         return self._models[reference]
@@ -81,7 +81,7 @@ class Models:
         deadline: float,
         emit: Callable[[RetryEvent], None],
     ) -> AssistantMessage:
-        """The answer of the first of these models that gives one, retried. `requests` are keyed by reference."""
+        """Return the answer of the first model that succeeds, with retries. `requests` are keyed by reference."""
         (provider, request), *fallbacks = [(it.provider, requests[it.reference]) for it in models]
         policy, health = self.retry, self.health
         return await complete(
@@ -89,7 +89,7 @@ class Models:
         )
 
     def priced(self, answer: AssistantMessage, request: ModelRequest) -> AssistantMessage:
-        """The answer with its cost, and with an estimate if the provider reported no usage of a good answer."""
+        """Return the answer with its cost. A good answer without reported usage gets an estimate."""
         usage = answer.usage
         if answer.error is None and not usage.is_reported:
             estimated = request_tokens(request.system, request.tools, request.messages)
@@ -126,5 +126,5 @@ class Models:
 
 
 def conversation_of(session: str) -> str:
-    """The session's name for providers."""
+    """Return the session's pseudonym for providers."""
     return hashlib.sha256(session.encode(errors="replace")).hexdigest()

@@ -1,8 +1,8 @@
-"""A history made fit to be sent: every call has one result, in place, and nothing that a wire refuses stays.
+"""Repair a history before it is sent: every call has one result, in place, and nothing remains that APIs refuse.
 
-Pure, run before every request on what is about to be sent; what is stored is never touched. A healthy history comes
-back as the same object. What only one wire minds (its ids, names, roles) is settled at that wire's border, not here.
-The order of the steps matters: each may rely on what the ones before it promise.
+Pure; runs before every request and never touches what is stored. A healthy history is returned as the same object.
+Rules of a single API (ids, names, roles) are applied at that API's adapter. The order of the steps matters: each may
+rely on the earlier ones.
 """
 
 import base64
@@ -34,10 +34,10 @@ from tools.tool import Image, NativeDocument, ToolError
 
 IMAGES_MAX = 20
 IMAGE_CHARS_TOTAL_MAX = 20_000_000
-"""The base64 characters that one request may hold: well inside the 32 MB that a body may have."""
+"""The base64 characters of one request: well below the 32 MB body limit."""
 _LASTING = frozenset({("openai-responses", "phase"), ("google-gemini", "thought_signature")})
-"""Payloads that are not bound to what stood before them, by api and kind: Gemini wants its signatures back for as long
-as the history holds them, and OpenAI the phase of each text."""
+"""Payloads that do not depend on earlier messages, by API and kind. Gemini wants its signatures back as long as the
+history holds them, and OpenAI the phase of each text."""
 
 
 def repair(
@@ -49,16 +49,16 @@ def repair(
     documents: bool = False,
     taken: Collection[str] = (),
 ) -> Sequence[Message]:
-    """The history as `api` and the model `family` may get it; `messages` itself if nothing is to be done. With no `family`,
-    no payload of any provider's goes back; with no `images_max`, no picture; without `documents`, a line for each of
-    them. `taken`: ids of earlier calls."""
+    """Return the history for `api` and the model `family`; `messages` itself if nothing needs repair. An empty
+    `family` drops all provider payloads, `images_max=0` all pictures; without `documents`, a line replaces each
+    document. `taken`: ids of earlier calls."""
     repaired = [it for message in messages if (it := _readable(message)).content or not _failed(it)]
     repaired = _without_refusals(repaired)
     repaired = paired(repaired, taken)
     repaired = _own_wires(repaired, api, family)
     repaired = [it for it in repaired if it.content or not isinstance(it, AssistantMessage)]
     repaired = _with_fitting_pictures(repaired, images_max, documents=documents)
-    while repaired and _unfinished(repaired[-1]):  # a paused turn ends with its own
+    while repaired and _unfinished(repaired[-1]):  # a paused turn may end with its own payload
         repaired.pop()
     repaired = _joined(repaired)
     return messages if same(repaired, messages) else tuple(repaired)
@@ -69,15 +69,15 @@ NEXT = UserMessage(content=(Text(text="…"),))
 
 
 def reusable_prefix(turns: Sequence[SentTurn], *, api: str, family: str) -> tuple[tuple[SentTurn, ...], frozenset[str]]:
-    """The turns at the beginning that are repaired the same way alone and in front of any others, so that each is repaired
-    once; and the ids of their calls."""
+    """Return the leading turns that can be repaired independently, so that each is repaired once, and the ids of their
+    calls."""
     none: _Prefix = ((), frozenset(), True)
     found, taken, _ = grown(turns, (api, family), none, lambda before, new: _extend_prefix(before, new, api, family))
     return found, taken
 
 
 _Prefix: TypeAlias = tuple[tuple[SentTurn, ...], frozenset[str], bool]
-"""The last says whether the next turn may be settled, too."""
+"""The last item says whether the next turn may still be added."""
 
 
 def _extend_prefix(before: _Prefix, turns: Sequence[SentTurn], api: str, family: str) -> _Prefix:
@@ -93,7 +93,7 @@ def _extend_prefix(before: _Prefix, turns: Sequence[SentTurn], api: str, family:
 
 
 def _alone(turn: Sequence[Message], api: str, family: str) -> tuple[SentTurn | None, tuple[str, ...]]:
-    """The turn, repaired; None if the next message would be joined to it, or if its ids would be others."""
+    """Return the repaired turn; None if the next message would be joined to it or its call ids would change."""
     *repaired, _ = repair((*turn, NEXT), api=api, family=family)
     ids, own = call_ids(repaired), call_ids(turn)
     ends = bool(repaired) and isinstance(repaired[-1], AssistantMessage) and bool(repaired[-1].text.strip())
@@ -101,8 +101,8 @@ def _alone(turn: Sequence[Message], api: str, family: str) -> tuple[SentTurn | N
 
 
 def _readable(message: Message) -> Message:
-    """No lone surrogate, no NUL, no blank text; a user's message is never left without any content. Of an answer that broke
-    or was stopped only the text stays that was shown; its calls were never run."""
+    """Remove lone surrogates, NUL and blank texts; a user's message never becomes empty. A failed or aborted answer
+    keeps only its text, since its calls were never run."""
     parts = [_readable_part(it) for it in message.content if not (isinstance(it, Text) and not it.text.strip())]
     if not isinstance(message, UserMessage):
         return with_parts(message, [it for it in parts if isinstance(it, Text)] if _failed(message) else parts)
@@ -122,7 +122,7 @@ def _readable_part(part: UserPart | AssistantPart) -> UserPart | AssistantPart:
             unchanged = raw is part.arguments_raw and arguments is part.arguments
             return part if unchanged else replace(part, arguments=arguments, arguments_raw=raw)
         case Image() | NativeDocument() | Thinking() | Opaque():
-            return part  # opaque to us: its maker may check every byte
+            return part  # opaque to us: the provider may verify every byte
 
 
 def _failed(message: Message) -> bool:
@@ -130,10 +130,8 @@ def _failed(message: Message) -> bool:
 
 
 def _without_refusals(messages: list[Message]) -> list[Message]:
-    """A refused turn goes with the question that caused it, or everything after it is refused too.
-
-    The running turn keeps its question, for that is what the request is about.
-    """
+    """Drop each refused turn with its question, or later requests are refused too. The running turn keeps its
+    question."""
     messages_kept: list[Message] = []
     begin, refused = 0, False
     for before, message in zip([None, *messages], messages, strict=False):
@@ -148,10 +146,10 @@ def _without_refusals(messages: list[Message]) -> list[Message]:
 
 
 def _own_wires(messages: list[Message], api: str, family: str) -> list[Message]:
-    """A provider's own payload goes to its maker alone, and mostly lives as long as the turn.
+    """Keep a provider's payload only for its own API and family, and mostly for the running turn.
 
-    The inbound metadata leaves the user's message when the turn is over, so thinking that is bound to what stood
-    before it would be refused from then on. What is not bound to anything stays.
+    The inbound metadata is dropped after the turn, so thinking that depends on it would be refused later. Payloads
+    that do not depend on earlier messages stay.
     """
     running = max((n for n, message in enumerate(messages) if isinstance(message, UserMessage)), default=0)
     messages_kept: list[Message] = []
@@ -160,7 +158,7 @@ def _own_wires(messages: list[Message], api: str, family: str) -> list[Message]:
             new = (_own_part(part, (api, family), running=number > running) for part in message.content)
             parts = [part for part in new if part is not None]
             while parts and isinstance(parts[-1], Thinking):
-                parts.pop()  # thinking that led to nothing (cut off, or alone) is no content, and may not end a message
+                parts.pop()  # thinking alone is no content and may not end a message
             message = with_parts(message, parts)
         messages_kept.append(message)
     return messages_kept
@@ -176,7 +174,7 @@ def _own_part(part: AssistantPart, own: tuple[str, str], *, running: bool) -> As
 
 
 def _joined(messages: list[Message]) -> list[Message]:
-    """Neighbours of one role become one, unless metadata must stay before its own text or a payload in its place."""
+    """Merge adjacent messages of one role, unless metadata or a payload must keep its place."""
     joined: list[Message] = []
     for message in messages:
         before = joined[-1] if joined else None
@@ -204,7 +202,7 @@ def _unfinished(message: Message) -> bool:
 
 
 def _with_fitting_pictures(messages: list[Message], images_max: int, *, documents: bool) -> list[Message]:
-    """The newest pictures and documents that fit; a line of text replaces the others, and what is no picture."""
+    """Keep the newest pictures and documents that fit; a line of text replaces the others and invalid pictures."""
     count, chars = 0, 0
     kept: list[Message] = []
     for message in reversed(messages):
@@ -233,7 +231,7 @@ def _with_fitting_pictures(messages: list[Message], images_max: int, *, document
 
 
 def _media_type(data: str) -> str | None:
-    """The media type that the bytes show; None if they are no base64 of a picture that models take."""
+    """Return the media type from the bytes; None if they are no base64 of a supported picture."""
     try:
         head = base64.b64decode(data[:24], validate=True)
     except (binascii.Error, ValueError):
@@ -242,7 +240,7 @@ def _media_type(data: str) -> str | None:
 
 
 def paired(messages: list[Message], earlier: Collection[str]) -> list[Message]:
-    """Puts the results of an answer's calls behind it, one each, in call order, under ids used only once."""
+    """Put the results after their answer, one per call, in call order, with unique ids."""
     start = next((n for n, message in enumerate(messages) if isinstance(message, UserMessage)), len(messages))
     messages = messages[start:]
     answers = _answers(messages)
@@ -278,8 +276,8 @@ def paired(messages: list[Message], earlier: Collection[str]) -> list[Message]:
 
 
 def _answers(messages: list[Message]) -> dict[tuple[int, int], ToolResultMessage]:
-    """The result of each call, by the call's (message, part). A result answers the latest message that waits for its
-    id, and there the first such call; a result without a waiting call is left out."""
+    """Return each call's result by the call's (message, part). A result matches the latest message that waits for its
+    id, and there the first such call. Results without a waiting call are dropped."""
     waiting: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)
     answers: dict[tuple[int, int], ToolResultMessage] = {}
     for number, message in enumerate(messages):
@@ -295,7 +293,6 @@ def _answers(messages: list[Message]) -> dict[tuple[int, int], ToolResultMessage
 
 
 def _unused(call_id: str, used: set[str], taken: set[str]) -> str:
-    """The id itself at its first use, else one made from it that no call has."""
     if call_id not in used:
         return call_id
     number = 2
@@ -305,9 +302,9 @@ def _unused(call_id: str, used: set[str], taken: set[str]) -> str:
 
 
 def substitute(*, begun: bool) -> ToolError:
-    """The error in place of a result that a stop, a deadline or a restart has prevented.
+    """Return the error for a call that a stop, a deadline or a restart prevented.
 
-    A call that had `begun` may have run; calls run in order, so those behind it did not.
+    A call that had `begun` may have run; calls run in order, so later ones did not.
     """
     if begun:
         message = "the call was interrupted, so it may have run; check before repeating it"

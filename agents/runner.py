@@ -1,8 +1,8 @@
 """The agent runner: one message and its history in, one outcome out.
 
-It builds the system prompt and the toolbox, runs the tool loop against the agent's model and its fallbacks, and keeps
-the turn inside its time. It knows neither database nor channel API: what must last goes to the journal, the reply is
-the outcome.
+It builds the system prompt and the toolbox, runs the tool loop against the agent's model and its fallbacks, and
+enforces the turn's time limit. It uses neither database nor channel API: durable steps go to the journal, and the
+reply is the outcome.
 """
 
 import asyncio
@@ -44,16 +44,16 @@ from tools.tool import Gate, Tool, ToolError
 from tools.web.fetch import Fetcher
 
 DOCS = "docs"
-"""The folder in which an agent reads the documentation, unless its workspace has its own."""
+"""The folder where an agent reads the documentation, unless its workspace has such a folder."""
 DOCS_DIR = next((it for it in Path(__file__).resolve().parent.glob(DOCS)), Path(__file__).resolve().parents[1] / DOCS)
-"""The folder within the installed package, or the one beside the packages of a checkout."""
+"""The folder in the installed package, or next to the packages of a checkout."""
 StandIn: TypeAlias = Callable[[Sequence[Tool]], Sequence[Tool]]
-"""Gives the tools that replace those of a turn."""
+"""Return replacements for the turn's tools."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TurnPlan:
-    """Everything that the next request of a conversation is made of, besides its messages."""
+    """The inputs of a conversation's next request, except its messages."""
 
     model: Model
     window: int
@@ -62,9 +62,8 @@ class TurnPlan:
 
 @dataclass
 class AgentRunner:
-    """One agent, for every chat it answers. `choosable` are the models that a person may set for a conversation;
-    `scrub` strikes secrets out of what tools give; times are in `zone`. `commands` are those that would do
-    something in a message's chat."""
+    """One agent, for all its chats. `choosable` are the models that a user may choose; `scrub` removes secrets from
+    tool output; times are in `zone`. `commands` returns those that would do something in a message's chat."""
 
     config: AgentConfig
     models: Models
@@ -84,7 +83,7 @@ class AgentRunner:
         config, tools_config = self.config, self.tools_config
         self.exec_config = effective_exec(tools_config.exec, config.tools)
         self.approval: tuple[ToolNames, ToolNames] = effective_approval(tools_config, config.tools)
-        """The tools of which every call needs an approval, and those that need one after external content."""
+        """The tools that always need an approval, and those that need one after external content."""
         files_config = effective_files(tools_config.files, config.tools)
         self._workspaces = Workspaces(config.workspace_dir, files_config, language=self.language)
         self._memory_is_own = is_template(config.workspace_dir)
@@ -94,7 +93,7 @@ class AgentRunner:
         self._layers = layers_of(tools_config, config.tools)
         self._own = own_tools(tools_config)
         self.names = offered(tools_config, config.tools)
-        """The built-in tools and those of folders, before chats and senders take any away."""
+        """The built-in and folder tools, before chats and senders remove any."""
         self.documents = Documents(self.limits.document_seconds)
         self._built_in = Catalog(
             self.names,
@@ -122,9 +121,8 @@ class AgentRunner:
         notes: Sequence[Note] = (),
         heard: Heard | None = None,
     ) -> UserMessage:
-        """The message that the model gets for `contexts`, which are answered together, oldest first: the metadata blocks
-        apart, the bodies as they stay in history. `received`: the files of each; `notes`: the person's; `heard`: what the
-        chat said before."""
+        """Build one user message for `contexts`, oldest first. The metadata blocks are separate; the bodies stay in
+        history. `received`: the files of each; `notes`: the sender's notes; `heard`: earlier messages of the chat."""
         content: list[UserPart] = []
         for context, files in zip(contexts, received, strict=True):
             text = body(context, self.limits.message_chars, files.note, files.spoken)
@@ -151,8 +149,8 @@ class AgentRunner:
         gate: Gate | None = None,
         stand_in: StandIn | None = None,
     ) -> TurnResult:
-        """Answers the message, or says which way it failed. Raises only what the journal and the budget raise. `save`
-        keeps a note for the person. With `stand_in` other tools run than the model is told of: a rehearsal's."""
+        """Answer the message, or return how it failed. Raises only what the journal and the budget raise. `save`
+        stores a note for the sender. `stand_in` replaces the tools that run, but not those that the model is shown."""
         config, models = self._chosen(turn.settings)
         toolbox, facts = self._prepare(turn, config, gate, stand_in)
         config = facts.agent
@@ -206,8 +204,8 @@ class AgentRunner:
         focus: str,
         save: Save | None,
     ) -> Compacted | None:
-        """A summary on request; the caller marks it. None if nothing is old enough; it has no turns if no summary was
-        good enough."""
+        """Summarise on request; the caller journals it. Return None if nothing is old enough. The result has no turns
+        if no summary was good enough."""
         model = self._models[0]
         input_tokens = self.models.calibration.room(model.name, int(self._window(model) * INPUT_SHARE))
         return await self._compactor.compact(
@@ -254,11 +252,11 @@ class AgentRunner:
     def _prepare(
         self, turn: Turn, config: AgentConfig, gate: Gate | None = None, stand_in: StandIn | None = None
     ) -> tuple[Toolbox, PromptFacts]:
-        """The turn's tools and what its system prompt is made of, as the folders are now: some milliseconds of small reads,
-        which a thread would make twice as long."""
+        """Build the turn's tools and prompt inputs from the current folders. Takes milliseconds of small reads; a
+        thread would double that."""
         whole = self._workspaces.of(turn.context, turn.files_of or turn.session, sees_private=turn.sees_private)
         skills = visible(self.catalog.scan(whole.root, partial(is_absent, whole.fd)), self.config.skills)
-        # The workspace's own skills are read beneath its descriptor; only the others need a mount.
+        # The workspace's own skills are read beneath its descriptor; only shared ones need a mount.
         mounts = {f"skills/{skill.name}": skill.directory for skill in skills if skill.source == "shared"}
         names = permitted(turn.layers, self.names)
         if self._has_docs and "read" in names and not os.path.lexists(whole.root / DOCS):
@@ -274,7 +272,7 @@ class AgentRunner:
         limit = self.limits.tool_argument_bytes
         toolbox = Toolbox(tools, layers=layers, argument_bytes_max=limit, scrub=self.scrub, gate=gate)
         if config.tool_choice not in ("auto", "none", "required", *(it.name for it in toolbox.specs)):
-            config = config.but(tool_choice="auto")  # the policy took that tool away
+            config = config.but(tool_choice="auto")  # the policy removed that tool
         always, tainted = self.approval
         external = any(it.name in EXTERNAL_TOOLS or server_of(it.name) for it in toolbox.specs)
         facts = PromptFacts(
@@ -299,15 +297,15 @@ class AgentRunner:
 
 
 READERS = ("read", "exec", "process")
-"""The tools any of which can read a file of the workspace."""
+"""Tools that can read a workspace file."""
 Asks: TypeAlias = Callable[[str], bool]
-"""Says whether a call of a tool would need an approval."""
+"""Return whether a call of this tool needs an approval."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SessionFiles:
-    """`names` are the agent's tools, which `layers` and a turn's own narrow; every call of those in `approved` needs an
-    approval. `native`: a model of the agent reads documents as they are."""
+    """`names` are the agent's tools before `layers` and the turn's own layers; every call of those in `approved` needs
+    an approval. `native`: a model of the agent reads documents directly."""
 
     workspaces: Workspaces
     fetcher: Fetcher
@@ -317,30 +315,30 @@ class SessionFiles:
     native: bool
 
     def reads(self, layers: tuple[ToolLists, ...] = ()) -> bool:
-        """True if a tool of a turn on which `layers` hold, too, reads files."""
+        """Return whether a turn with these additional `layers` has a tool that reads files."""
         return self._may(READERS, layers, partial(holds, self.approved))
 
     def receiver(self, context: MessageContext, session: str) -> Receiver:
-        """The receiver that stores a message's files. Blocking."""
+        """Return the receiver that stores a message's files. Blocking."""
         workspace = self.workspaces.of(context, session)
         return Receiver(workspace=workspace, message_id=context.message_id, keeps=self.reads(), native=self.native)
 
     def attachment(self, path: str, turn: Turn, asks: Asks, *, bytes_max: int) -> File:
-        """A file that the agent wants to send, of its workspace or the session's. Raises ToolError. Blocking."""
+        """Read a file to send from the workspace or the session's files. Raises ToolError. Blocking."""
         if not self._may(READERS, turn.layers, asks):
             raise ToolError("NOT_ALLOWED", "this agent has no tool that reads files here")
         workspace = self.workspaces.of(turn.context, turn.files_of or turn.session, sees_private=turn.sees_private)
         return attachment(workspace, path, bytes_max=bytes_max)
 
     async def web_attachment(self, url: str, turn: Turn, asks: Asks, *, bytes_max: int) -> File:
-        """A file of the web that the agent wants to send. Raises ToolError. The request carries whatever the address says
-        to whoever has that server, so the right is that of `web_fetch`, besides that to send files."""
+        """Download a file to send. Raises ToolError. The URL may leak data to its server, so this needs the permission
+        of `web_fetch` as well as that to send files."""
         if not self._may(("web_fetch",), turn.layers, asks) or not self._may(READERS, turn.layers, asks):
             raise ToolError("NOT_ALLOWED", "this agent attaches nothing from the web here")
         async with self.fetcher.slots:
             return await web_file(self.fetcher.client, url, bytes_max=bytes_max)
 
     def _may(self, tools: Sequence[str], layers: tuple[ToolLists, ...], asks: Asks) -> bool:
-        """True if a turn on which `layers` hold, too, has one of the tools and its call waits for nobody."""
+        """Return whether a turn with these additional `layers` has one of the tools without an approval."""
         left = permitted((*self.layers, *layers), self.names)
         return any(it in left and not asks(it) for it in tools)

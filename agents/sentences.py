@@ -1,6 +1,6 @@
-"""Sentences for the user if a turn does not end in the model's own words: short, calm, and in the user's language.
+"""Sentences for the user when a turn does not end in the model's own text: short, calm, in the user's language.
 
-Never a provider's text, a path or an internal name: the log has those.
+Never a provider's text, a path or an internal name; those go to the log.
 """
 
 import math
@@ -25,11 +25,11 @@ from channels.bilingual import Bilingual
 from tools.paths import called
 
 PAUSE_SHOWN_SECONDS = 2.0
-"""A pause from which on a person is told how long it is."""
+"""Pauses from this length are shown to the user."""
 
 
 def failure(outcome: Outcome, language: Language) -> str:
-    """The sentence that says why there is no answer."""
+    """Return the sentence that explains a missing answer."""
     match outcome:
         case ModelFailed(error=error):
             return _ERRORS[error.kind](language)
@@ -46,24 +46,23 @@ def failure(outcome: Outcome, language: Language) -> str:
 
 
 def for_owner(sentence: str) -> str:
-    """The sentence without the advice to tell the person who runs the bot: they are reading it."""
+    """Return the sentence without the advice to contact the operator, for readers who are the operator."""
     for advice in _ADVICE:
         sentence = sentence.replace(advice, "")
     return sentence
 
 
 def owner_told(sentence: str) -> str:
-    """Return the sentence with the news that the owner hears of it, instead of the advice to tell them."""
+    """Return the sentence with "the owner was notified" instead of the advice to notify them."""
     return sentence.replace(_ADVICE[0], " I have notified the owner.").replace(_ADVICE[3], "，已通知所有者")
 
 
 def beneath(line: str, language: Language) -> str:
-    """Return the gateway's own line beneath a text."""
     return f"（{line}）" if language == "zh" else f"({line})"
 
 
 def retrying(error: ModelError, seconds: float, language: Language) -> str:
-    """The sentence that is shown until the request is repeated, which is after a pause of `seconds`."""
+    """Return the status shown until a retry after `seconds`."""
     is_busy = error.kind in ("rate_limited", "overloaded", "server")
     if seconds < PAUSE_SHOWN_SECONDS:
         return (_RETRYING if is_busy else _CONNECTING)(language)
@@ -71,18 +70,18 @@ def retrying(error: ModelError, seconds: float, language: Language) -> str:
 
 
 def not_attached(path: str, language: Language) -> str:
-    """The line beneath an answer that was to bring a file."""
+    """Return the line below an answer whose file could not be attached."""
     return _NOT_ATTACHED(language).format(name=" ".join(called(path).replace("`", "").split())[-80:])
 
 
 def not_fetched(code: str, bytes_max: int, language: Language) -> str:
-    """The line beneath an answer that was to bring a file of the web, before its address; `code` is the ToolError's."""
+    """Return the line below an answer whose web file failed, shown before its address; `code` is the ToolError's."""
     why = _NOT_FETCHED.get(code, _NOT_FETCHED["FETCH_FAILED"])(language)
     return _NOT_ATTACHED_FROM_WEB(language).format(why=why.format(size=_size(bytes_max)))
 
 
 def not_taken(it: Untaken, language: Language) -> str:
-    """The line beneath an answer to a message with a file that could not be taken, or a recording that cannot be heard."""
+    """Return the line below an answer to a message with an unusable file or recording."""
     if it.name:
         what = f"`{' '.join(it.name.replace('`', '').split())[-80:]}`"
     else:
@@ -95,17 +94,17 @@ def _size(bytes_max: int) -> str:
 
 
 def compacted(compaction: Compaction, language: Language) -> str | None:
-    """The line beneath the answer of a turn in which the conversation became shorter, or should have."""
+    """Return the line below an answer about compaction, if any was tried."""
     return _COMPACTED[compaction](language) if compaction != "none" else None
 
 
 def missed(due: str, language: Language) -> str:
-    """The line before what comes late because the gateway was not there at `due`."""
+    """Return the line before something late because the gateway was down at `due`."""
     return _MISSED(language).format(due=due)
 
 
 def late(seconds: float, language: Language) -> str:
-    """The line before an answer that comes long after the message."""
+    """Return the line before a late answer."""
     minutes = round(seconds / 60)
     if minutes < 120:
         amount, en, zh = minutes, "minutes", "分钟"

@@ -1,7 +1,7 @@
-"""Token counts, estimated offline and in microseconds, and corrected by what the provider then counted.
+"""Token counts, estimated offline in microseconds and corrected by the usage that providers report.
 
-The rule imitates how byte-pair tokenizers cut: a word with its space, three digits, a few marks. It is not exact and
-holds no vocabulary; `Calibration` learns the rest per model. Exact counts come from the provider, not from here.
+The rule imitates byte-pair tokenizers: a word with its space, three digits, a few punctuation marks. It has no
+vocabulary and is not exact; `Calibration` learns a correction per model.
 """
 
 import hashlib
@@ -16,19 +16,18 @@ from tools.tool import Image, NativeDocument, ToolSpec
 
 IMAGE_TOKENS = 1_500
 DOCUMENT_PAGE_TOKENS = 2_500
-"""A page of a PDF that a model gets as it is: its text and its picture."""
+"""A page of a PDF that the model reads natively: its text and its picture."""
 WRAPPING_TOKENS = 4
-"""The tokens that the wire puts around each message and each tool."""
+"""The tokens around each message and each tool."""
 
 MODELS_MAX = 256
 REQUEST_TOKENS_MIN = 200
-"""The least request to learn from: below, a wire's fixed tokens outweigh the text, and the ratio says nothing of the
-tokenizer."""
+"""The smallest request to learn from. Below it, fixed overhead outweighs the text."""
 LATEST_WEIGHT = 0.3
 RATIO_MIN, RATIO_MAX = 0.2, 5.0
 OVERFLOW_STEP = 0.8
 START_RATIOS = ((re.compile(r"claude-(?:opus-4-[7-9]|(?:opus|sonnet|haiku|fable|mythos)-(?:[5-9]|\d\d))(?!\d)"), 1.3),)
-"""Claude from Opus 4.7 and the 5 families on counts about 30 % more than the Claude before."""
+"""Claude since Opus 4.7 and the 5 families counts about 30 % more than older models."""
 
 _PIECE = re.compile(
     r" [A-Z]?[a-zß-ÿ]{1,11}"  # a word that its space made part of: nearly always one token
@@ -59,7 +58,7 @@ _SYMBOL_WEIGHT = 1.6
 
 
 def request_tokens(system: System, tools: Sequence[ToolSpec], messages: Sequence[Message]) -> int:
-    """A whole request: the prompt, the descriptions of the tools, and the conversation."""
+    """Estimate a whole request: prompt, tool descriptions and conversation."""
     total = _lasting(system.stable) + estimate(system.volatile) + sum(map(_of_tool, tools))
     return int(total) + sum(tokens(message) for message in messages)
 
@@ -71,14 +70,14 @@ def _of_tool(tool: ToolSpec) -> float:
 
 
 def tokens(message: Message) -> int:
-    """One message with its metadata; a picture counts 1,500 flat and a document by its pages, never their base64."""
+    """Estimate one message with its metadata. A picture counts 1,500 and a document by its pages, not their base64."""
     count = IMAGE_TOKENS * sum(isinstance(part, Image) for part in message.content)
     count += DOCUMENT_PAGE_TOKENS * sum(it.pages for it in message.content if isinstance(it, NativeDocument))
     return int(sum(map(estimate, texts_of(message)))) + count + WRAPPING_TOKENS
 
 
 def texts_of(message: Message) -> Iterator[str]:
-    """All that one message has of text, its metadata included."""
+    """Yield all texts of a message, metadata included."""
     if isinstance(message, UserMessage):
         yield message.metadata
     for part in message.content:
@@ -90,18 +89,18 @@ def texts_of(message: Message) -> Iterator[str]:
 
 
 class Calibration:
-    """The running ratio real ÷ estimated of each model, learned from the usage that its answers return."""
+    """The moving ratio real ÷ estimated per model, learned from reported usage."""
 
     def __init__(self) -> None:
         self._limits: dict[str, int] = {}
         self._ratios: dict[str, float] = {}
-        """The ratios, the latest learned last; the first goes when there are too many."""
+        """Ordered by the latest update; the oldest one is evicted first."""
 
     def learn(self, model: str, estimated: int, usage: Usage) -> None:
-        """Learns from what was estimated, before any correction, and what the provider counted.
+        """Learn from an uncorrected estimate and the provider's count.
 
-        A ratio outside the bounds tells of a broken count (a server that leaves out what it had cached), not of a
-        tokenizer. It is ignored: clamped, it would pull all later estimates to the bound.
+        Ratios outside the bounds are ignored: they mean a broken count (such as a server that omits cached tokens),
+        and clamping them would pull later estimates to the bound.
         """
         real = usage.input + usage.cache_read + usage.cache_write
         if usage.estimated or min(real, estimated) < REQUEST_TOKENS_MIN:
@@ -121,12 +120,12 @@ class Calibration:
         return next((ratio for name, ratio in START_RATIOS if name.match(model.rpartition("/")[2])), 1.0)
 
     def overflowed(self, model: str, estimated: int) -> None:
-        """The model refused a request of this estimate as too long, and took a smaller one: the next ones stay below."""
+        """Keep later requests below this estimate: the model refused it as too long and accepted a smaller one."""
         if model in self._limits or len(self._limits) < MODELS_MAX:
             self._limits[model] = min(below(estimated), self._limits.get(model, estimated))
 
     def room(self, model: str, real: int) -> int:
-        """The estimated tokens that fit into `real` tokens of the model, by all that is known of it."""
+        """Return how many estimated tokens fit into `real` tokens of the model."""
         fitting = int(real / self.ratio(model))
         return min(fitting, self._limits.get(model, fitting))
 
@@ -135,12 +134,12 @@ class Calibration:
 
 
 def below(refused: int) -> int:
-    """The estimate to try after a request of this size was refused as too long."""
+    """Return the estimate to try after a request of this size was refused as too long."""
     return int(refused * OVERFLOW_STEP)
 
 
 def estimate(text: str) -> float:
-    """The tokens of a text: within about 15 % of a current tokenizer for English and Chinese prose."""
+    """Estimate the tokens of a text, within about 15 % of current tokenizers for English and Chinese prose."""
     if text.isascii():
         return len(_PIECE.findall(text))
     rest, runs = _HAN.subn("\0", text)
@@ -153,7 +152,7 @@ def estimate(text: str) -> float:
 
 
 def _lasting(text: str) -> float:
-    """The estimate of a text that all requests share, known by its digest: a prompt may be long, and has people's words."""
+    # All requests share this text. It is cached by digest: a prompt may be long and hold personal data.
     digest = hashlib.sha256(text.encode(errors="replace")).digest()
     if (tokens_of := _estimates.get(digest)) is None:
         if len(_estimates) >= ESTIMATES_MAX:
@@ -167,8 +166,7 @@ _estimates: dict[bytes, float] = {}
 
 
 def _foreign(text: str) -> float:
-    """The tokens of what is neither ASCII nor Chinese: letters by script, and all else, such as emoji, as symbols."""
-    total = 0.0
+    total = 0.0  # letters by script; everything else, such as emoji, as symbols
     others = len(text.encode("ascii", "replace")) - len(text.encode("ascii", "ignore"))
     for script, weight in _SCRIPTS:
         letters = sum(map(len, script.findall(text)))

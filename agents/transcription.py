@@ -1,7 +1,7 @@
-"""Speech as text, from a server that speaks OpenAI's `POST /audio/transcriptions`: models do not hear.
+"""Transcribe speech by a server with OpenAI's `POST /audio/transcriptions`.
 
-The bytes decide whether a file holds sound, as names and types are people's words. Every failure is a sentence that the
-agent reads instead, and the message is answered.
+The bytes decide whether a file holds sound: names and types are untrusted. Every failure becomes a sentence for the
+agent, and the message is still answered.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from channels.transport import Transport, client_class
 from channels.wire import clean, loads
 
 BYTES_MAX = 25 * 1024 * 1024
-"""The largest file that OpenAI takes."""
+"""OpenAI's file size limit."""
 ATTEMPTS = 2
 _SILENT = "no speech was heard in it"
 _UNHEARD = "not transcribed: no transcription is set up here, so nobody knows what it says"
@@ -27,35 +27,35 @@ log = structlog.get_logger()
 
 
 class TranscriptionConfig(Section):
-    """The server that turns voice messages, sound and video into text. Without a `model` they stay files."""
+    """The server that transcribes voice messages, sound and video. Without a `model` they stay files."""
 
     base_url: Annotated[str, Field(pattern=r"^https?://\S+$")] = "https://api.openai.com/v1"
-    """A server with OpenAI's `/audio/transcriptions`: OpenAI itself, another vendor, or one of your own."""
+    """A server with OpenAI's `/audio/transcriptions`: OpenAI, another vendor or your own."""
     api_key: SecretStr = SecretStr("")
-    """The key of that server; empty if it wants none."""
+    """The server's API key; empty if it needs none."""
     model: str = ""
     """The server's name for its model, such as `gpt-4o-mini-transcribe` or `whisper-1`."""
     language: Annotated[str, Field(pattern=r"^[a-z]{2,3}$")] | None = None
-    """The language that is spoken, such as `zh`, if it is always the same; the model finds out if unset."""
+    """The spoken language, such as `zh`, if it is always the same. If unset, the model detects it."""
     timeout_seconds: Annotated[float, Field(gt=0, le=600)] = 60
-    """The time that one file may take."""
+    """The timeout per file."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Transcript:
-    """`problem` says why there is no text; it continues "a.ogg, "."""
+    """`problem`: why there is no text; it continues "a.ogg, "."""
 
     text: str = ""
     problem: str = ""
 
     @property
     def failed(self) -> bool:
-        """True if its words are unknown; silence is known to be silence."""
+        """Return whether the speech is unknown. Silence is no failure."""
         return bool(self.problem) and self.problem != _SILENT
 
 
 async def transcribe(config: TranscriptionConfig, file: File) -> Transcript | None:
-    """Returns None for a file without sound. Raises nothing for what goes wrong."""
+    """Return None for a file without sound. Failures are returned in the transcript, not raised."""
     if (ending := sound(file.data)) is None:
         return None
     if not config.model:
@@ -100,7 +100,7 @@ def _read(answer: httpx.Response) -> Transcript:
 
 
 def sound(data: bytes) -> str | None:
-    """The ending that the endpoint knows a file of sound or video by; None for any other file."""
+    """Return the file extension for the endpoint, by the bytes; None if it is no sound or video."""
     if data[:4] == b"RIFF":
         return "wav" if data[8:12] == b"WAVE" else None
     if data[4:8] == b"ftyp":

@@ -1,7 +1,7 @@
-"""A turn: the message to answer, the limits it has, what happens in it, and how it ends: replied, silent by choice,
-refused by the model, or failed with a sentence. Never with nothing.
+"""A turn: the message to answer, its limits, its events and its outcome: replied, silent by choice, refused by the
+model, or failed with a sentence. There is always an outcome.
 
-An event is never needed for the turn to go on; what must survive a crash goes through the journal instead.
+Events are optional: a turn never depends on one. What must survive a crash goes through the journal.
 """
 
 from collections.abc import Callable, Sequence
@@ -26,25 +26,25 @@ class TurnLimits(Section):
     rounds: Amount = 60
     """Model requests in one turn."""
     continuations: Annotated[int, Field(ge=0)] = 3
-    """The number of times that a model is asked to go on after its own output limit cut an answer."""
+    """The number of times a model is asked to continue an answer that its output limit cut."""
     tool_calls: Amount = 60
-    """Tool calls in one turn; further ones are refused and the model must answer with what it has."""
+    """Tool calls in one turn; further ones are refused, and the model must answer with what it has."""
     turn_seconds: Seconds = 600
-    """The length of one turn, tools and waiting included."""
+    """The duration of one turn, including tools and waiting."""
     identical_failures: Amount = 3
-    """The number of failures of one call, with one set of arguments, that ends the turn."""
+    """Failures of one call with the same arguments that end the turn."""
     message_chars: Amount = 20_000
-    """The part of one message that the model sees; a note says what was cut."""
+    """The characters of one message that the model sees; a note says what was cut."""
     document_seconds: Seconds = 20
     """Seconds that reading pages of one PDF, Office file or e-book may take; 256 MiB of memory in any case."""
     tool_argument_bytes: Amount = 65_536
-    """The size of one call's arguments."""
+    """The maximum size of one call's arguments."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Settings:
-    """A person's choices for a conversation, until it begins again. `model` is a `provider/model` that the config
-    names; None and the empty text leave a thing to the config."""
+    """A user's choices for a conversation, until it is reset. `model` is a `provider/model` that the config names;
+    None and the empty text mean the config's value."""
 
     model: str = ""
     thinking: Level | None = None
@@ -57,11 +57,11 @@ settings_json: TypeAdapter[Settings] = TypeAdapter(Settings)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Turn:
-    """`history` are the finished turns, oldest first; `so_far` is what is journaled of this one behind its user message.
-    `summary` is the content of the one before `history`, empty without any. `capabilities` and
-    `directives` are what the prompt says of the channel, `actions` what the `message` tool can do there. `layers` take
-    tools away from it (`tools.policy`). `interrupted`: a process died while it worked on it. `with_owner`: it is a direct
-    chat with an owner of the bot; `sees_private`: all who read along may read the workspace's private files."""
+    """`history`: the finished turns, oldest first; `so_far`: this turn's journal after its user message; `summary`:
+    what replaces the turns before `history`, if any. `capabilities` and `directives` describe the channel in the
+    prompt; `actions` are what the `message` tool can do there. `layers` remove tools (`tools.policy`). `interrupted`:
+    a process died during the turn. `with_owner`: a direct chat with an owner; `sees_private`: everyone in the chat may
+    read the workspace's private files."""
 
     context: MessageContext
     session: str
@@ -78,35 +78,35 @@ class Turn:
     settings: Settings = Settings()
     summary: str = ""
     summary_external: bool = False
-    """True if it sums up text of strangers."""
+    """True if the summarised turns hold external content."""
     again: tuple[str, ...] = ()
-    """The marks that tell it from an earlier turn about the same message; nothing the first time."""
+    """Distinguishes this turn from earlier ones about the same message; empty the first time."""
     summarised: tuple[AssistantMessage, ...] | None = None
-    """The answers of the summary that it made before its process died; None without any."""
+    """The answers that an already journaled summary of this turn took; None if there is no summary."""
     tainted: bool = False
-    """True if it continues a turn that had read text of strangers, or begins with some."""
+    """True if it begins with external content, or continues a turn that has read some."""
     caller: str = ""
-    """The system prompt that the asking program sends."""
+    """The system prompt sent by the calling program."""
     files_of: str = ""
-    """The conversation whose files and background commands it has, if not its own."""
+    """The conversation that owns its files and background commands, if not this one."""
     reports_ends: bool = True
     """False if `process` refuses `notify`: in a task's turn, and where a program asks."""
 
     @property
     def key(self) -> str:
-        """Names it for the idempotency keys of its tool calls: another turn about the same message has another."""
+        """Identify the turn in its tool calls' idempotency keys; repeated turns about one message differ."""
         context = self.context
         return ":".join((context.channel, context.account, context.chat.id, context.message_id, *self.again))
 
 
 TurnLimit: TypeAlias = Literal["rounds", "turn-time", "repeating", "pauses", "empty", "cut"]
-"""The limit of ours that ended the turn. `empty`: the model had nothing to say, twice. `cut`: its output limit."""
+"""The limit that ended the turn. `empty`: the model had nothing to say, twice. `cut`: its output limit."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Answered:
-    """`message` is the model's last, still to be journaled; None if `before` is the whole text. `before`: the text of
-    answers that the output limit cut and that were continued. `cut`: the text is incomplete all the same."""
+    """`message` is the model's last, not yet journaled; None if `before` is the whole text. `before`: the text of
+    truncated answers that were continued. `cut`: the text is still incomplete."""
 
     message: AssistantMessage | None
     before: str = ""
@@ -119,7 +119,7 @@ class Answered:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Declined:
-    """The model's safety system refused. The turn stays out of later requests, or they would be refused too."""
+    """The model's safety system refused. Later requests leave the turn out, or they would be refused too."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -141,7 +141,8 @@ Period: TypeAlias = Literal["day", "month"]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class OverBudget:
-    """The payer's budget for the period is spent. `until` is when it starts again: a time, or the day for a month."""
+    """The payer's budget for the period is spent. `until`: when the next one starts, a time for a day and a day for a
+    month."""
 
     whose: Payer
     period: Period
@@ -149,25 +150,25 @@ class OverBudget:
 
 
 class Budget(Protocol):
-    """The limit on what a turn may spend."""
+    """Limits what a turn may spend."""
 
     answers: list[AssistantMessage]
-    """Answers of models that took tokens, good or failed, summaries included, in order: what is added here is counted."""
+    """Answers that took tokens, in order, including failures and summaries. Append to it to count an answer."""
 
     async def exhausted(self) -> OverBudget | None:
-        """Asked before each request. Raises what the journal raises."""
+        """Called before each request. Raises what the journal raises."""
 
 
 Outcome: TypeAlias = Answered | Declined | ModelFailed | LimitReached | OverBudget
 
 
 Compaction: TypeAlias = Literal["none", "summarised", "failed"]
-"""Says whether older turns became a summary on the way, or should have and could not."""
+"""Says whether older turns were summarised, or should have been and were not."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TurnResult:
-    """`answers` are those of models, as far as they took tokens. `tainted`: the turn has read text of strangers."""
+    """`answers`: those that took tokens. `tainted`: the turn has read external content."""
 
     outcome: Outcome
     answers: tuple[AssistantMessage, ...] = ()
@@ -186,8 +187,8 @@ class TurnStarted:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ModelCalled:
-    """`held` counts the earlier turns in the request, `own` the turn's own messages so far; `summary`: one is before
-    them."""
+    """`held` counts the earlier turns in the request, `own` the turn's own messages; `summary`: the request has a
+    summary."""
 
     round: int
     provider: str
@@ -199,7 +200,7 @@ class ModelCalled:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ModelStreamed:
-    """A piece of the answer, as it comes. After a failed attempt the next `attempt` starts from nothing."""
+    """A streamed piece of the answer. After a failed attempt the next `attempt` starts empty."""
 
     round: int
     event: ModelEvent
@@ -207,7 +208,7 @@ class ModelStreamed:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ModelRetried:
-    """The attempt failed with `error`; another one follows after a pause of `seconds`."""
+    """The attempt failed with `error`; the next follows after `seconds`."""
 
     round: int
     error: ModelError
@@ -227,7 +228,7 @@ class ToolStarted:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ToolAdvanced:
-    """`progress` is a line of the tool about how far it is."""
+    """`progress` is a line from the tool about its progress."""
 
     call: ToolCall
     progress: str
@@ -235,14 +236,14 @@ class ToolAdvanced:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ToolReturned:
-    """The call has run. Its result is journaled later if others run beside it."""
+    """The call has run. In a concurrent batch its result is journaled later."""
 
     call: ToolCall
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ToolFinished:
-    """`chars` is the length of the whole result; `cut`: the model gets less of it."""
+    """`chars` is the length of the full result; `cut`: the model gets less."""
 
     result: ToolResultMessage
     chars: int = 0
@@ -269,13 +270,13 @@ def silent(event: TurnEvent) -> None:
 
 class Journal(Protocol):
     async def append(self, message: AssistantMessage | ToolResultMessage) -> None:
-        """Makes one step durable. An exception ends the loop: the turn goes on elsewhere, or later."""
+        """Make one step durable. An exception ends the loop; the turn is resumed elsewhere or later."""
 
     async def steered(self) -> Sequence[UserMessage]:
-        """Messages that people wrote since, to be answered by this turn, durable already; mostly none."""
+        """Return messages that arrived since and that this turn is to answer. They are durable already."""
 
     async def summarised(
         self, text: str, turns: int, answers: tuple[AssistantMessage, ...], *, external: bool = False
     ) -> None:
-        """Replaces the `turns` oldest turns of the history that this turn began with by `text`. `answers`: what
-        it took. `external`: text of strangers was in them."""
+        """Replace the `turns` oldest turns of the history with `text`. `answers`: what the summary took. `external`:
+        those turns held external content."""

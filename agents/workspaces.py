@@ -1,8 +1,8 @@
-"""The folders that an agent works in: one for all its chats, or one for each chat or each person.
+"""An agent's workspace folders: one for all its chats, or one per chat or user.
 
-`{chat}` and `{sender}` in `workspaceDir` name a folder that is made at its first use. Ids become names such that
-no two share one, on any file system. A folder that is made here begins with the few short files of `seeds/`, for the
-operator to write on: all of them are in the prompt.
+`{chat}` and `{sender}` in `workspaceDir` name a folder that is created on first use. Ids map to unique names on any
+file system. A new folder starts with the short files of `seeds/`, for the operator to edit; all of them are in the
+prompt.
 """
 
 import os
@@ -27,10 +27,10 @@ from tools.workspace import Workspace, folder_of
 
 PLACEHOLDERS = ("{chat}", "{sender}")
 OPEN_MAX = 64
-"""Workspaces of one agent that are kept open; any other is opened again when it is needed."""
+"""Open workspaces per agent; others are reopened when needed."""
 NAME_CHARS_MAX = 200
 SEEDS = Path(__file__).parent / "seeds"
-"""The folders of seeds, by language."""
+"""Seed folders by language."""
 FILE_CHARS_MAX = 20_000
 ALL_CHARS_MAX = 60_000
 _BYTES_MAX = 4 * FILE_CHARS_MAX  # no character takes more than four
@@ -40,10 +40,10 @@ log = structlog.get_logger()
 
 
 class Workspaces:
-    """The workspaces of one agent. Blocking; safe to use from several threads."""
+    """The workspaces of one agent. Blocking; thread-safe."""
 
     def __init__(self, template: str, files: FilesConfig, *, language: Language) -> None:
-        """The one workspace that all share is opened at once, as long as its folder is surely the one that was meant."""
+        """Open a shared workspace immediately, before anything can replace its folder."""
         self._template = template
         self._is_template = is_template(template)
         self._files = files
@@ -55,14 +55,14 @@ class Workspaces:
             self._open[template] = self._opened(template)
 
     def of(self, context: MessageContext, session: str, *, sees_private: bool = False) -> Workspace:
-        """The workspace as this session sees it, with its own uploads. Files about one person only if it may see them:
-        as `sees_private` says, or in a direct chat if the workspace is its own."""
+        """Return this session's view of the workspace, with its uploads. Private files are hidden unless
+        `sees_private` or it is a direct chat with a separate workspace."""
         path = workspace_path(self._template, context) if self._is_template else self._template
         with self._lock:
             workspace = self._open.pop(path) if path in self._open else self._opened(path)
             self._open[path] = workspace
             if len(self._open) > OPEN_MAX:
-                del self._open[next(iter(self._open))]  # who still works in it keeps it open
+                del self._open[next(iter(self._open))]  # its users keep it open
         sees_private = sees_private or (self._is_template and context.chat.kind == "direct")
         uploads = folder_of(self._uploads, session)
         return workspace.serving(uploads=uploads, hides_private=not sees_private)
@@ -94,14 +94,14 @@ def chat_name(context: MessageContext) -> str:
 
 
 def sender_name(context: MessageContext) -> str:
-    """The folder of a person; in a group another than in their own chat, because others read along there and give them
-    words to say."""
+    """Return a sender's folder name. Each group gets another one than the direct chat: other members read along there
+    and can put words into the conversation."""
     chat = (context.account, context.chat.id) if context.chat.kind == "group" else ()
     return safe_name(context.channel, context.sender.id, *chat)
 
 
 def safe_name(*ids: str) -> str:
-    """A folder's name: what is neither lower case, digit, `_` nor `-` is written as `=` and two hex digits a byte."""
+    """Return a folder name. Bytes other than lower case, digits, `_` and `-` are written as `=` and two hex digits."""
     raw = b".".join(_ODD.sub(lambda match: b"=%02x" % match[0][0], it.encode(errors="surrogatepass")) for it in ids)
     name = raw.decode()
     if len(name) <= NAME_CHARS_MAX:
@@ -110,18 +110,17 @@ def safe_name(*ids: str) -> str:
 
 
 def _seed(folder: int, seeds: Path) -> None:
-    """Writes the seeds; overwrites nothing, and leaves out what cannot be written: an agent works without."""
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC  # never overwrites a file
     for seed in sorted(seeds.iterdir()):
         with suppress(OSError), os.fdopen(os.open(seed.name, flags, 0o644, dir_fd=folder), "wb") as file:
-            os.fchmod(file.fileno(), 0o644)  # whatever the umask: commands may be another user's
+            os.fchmod(file.fileno(), 0o644)  # despite the umask: commands may run as another user
             file.write(seed.read_bytes())
 
 
 def read_workspace_files(workspace: Workspace) -> Iterator[tuple[str, str]]:
-    """Name and text of the documents that go into this session's prompt, in their order, each and all together capped with
-    a note. They are small, so they are read at every turn: by descriptor, through no link, ordinary files with one name
-    only, and none that a running command may have put there. Blocking. Raises nothing."""
+    """Yield name and text of the files for this session's prompt, in order, capped with a note each and together. They
+    are small and read at every turn, by descriptor: regular files with one link only, no symbolic links, and none that
+    a running command may have put there. Blocking. Raises nothing."""
     left = ALL_CHARS_MAX
     for name in FILE_HEADINGS:
         if workspace.hides(name):
@@ -139,7 +138,7 @@ def read_workspace_files(workspace: Workspace) -> Iterator[tuple[str, str]]:
 
 
 def _text(workspace: Workspace, name: str) -> tuple[str, bool]:
-    """The first FILE_CHARS_MAX characters, and whether there were more; nothing of a file that cannot be used."""
+    """Return the first FILE_CHARS_MAX characters and whether there are more; nothing of an unusable file."""
     try:
         fd = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=workspace.fd)
         try:
@@ -158,8 +157,7 @@ def _text(workspace: Workspace, name: str) -> tuple[str, bool]:
     return text[:FILE_CHARS_MAX], len(text) > FILE_CHARS_MAX or len(data) > _BYTES_MAX
 
 
-@lru_cache(maxsize=1_024)
+@lru_cache(maxsize=1_024)  # log once per file
 def _log_passed_over(root: Path, name: str) -> None:
-    """Logs once for each file."""
     reason = "not an ordinary file, or not readable"
     log.warning("workspace_file_passed_over", folder=str(root), name=name, reason=reason)

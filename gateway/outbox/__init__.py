@@ -1,1 +1,1 @@
-"""Replies on their way out: what is sent of an ending, and the sending itself, each part once."""
+"""Outgoing replies: what a turn's ending sends, and delivery of each part exactly once."""

@@ -1,8 +1,8 @@
-"""`tools.message.Messenger` over the configured channel accounts, and the sends of programs, operators and events.
+"""`tools.message.Messenger` over the configured channel accounts, and sends by programs, operators and events.
 
-A send happens while the turn waits, since its id is the tool's result; the turn's journal holds the call, so a crash
-repeats it under the same keys. A sent message is a row of the outbox like a reply's part: by it a message is known as the
-bot's own, a press as one of the buttons under it, and a vote as one in its poll.
+The turn waits for a send, because the message id is the tool's result. The journal holds the call, so a crash repeats
+it under the same keys. Sent messages are outbox rows like reply parts: they identify the bot's own messages, button
+presses and poll votes.
 """
 
 import asyncio
@@ -111,7 +111,7 @@ class ChannelMessenger:
         return carrier
 
     async def _parts(self, carrier: Channel, to: Place, post: Post, key: str) -> list[tuple[Outbound, str]]:
-        """The messages that go out, each with its key; the buttons are under the last."""
+        """Return the outgoing messages with their keys; the last one has the buttons."""
         text = self._clean(post.text)
         texts = [text] if post.options else carrier.split(text)
         if post.edits and len(texts) != 1:
@@ -146,8 +146,7 @@ class ChannelMessenger:
         return tuple(files)
 
     async def _sent(self, carrier: Channel, to: Place, part: Outbound, key: str, call: Call) -> str:
-        """Sends one part unless an earlier run has; returns its id. Buttons are on record before they can be pressed."""
-        repeats = part.replaces is not None
+        repeats = part.replaces is not None  # an edit is idempotent
         if call.begun_at is not None and not repeats:
             if known := next((it.ext_id for it in await self.store.sent_parts(key=key) if it.ext_id), None):
                 return known
@@ -156,18 +155,18 @@ class ChannelMessenger:
                 raise ToolError("INTERRUPTED", f"a restart interrupted the sending: {IN_DOUBT}")
         payload = OutboxPayload(channel=to.channel, account=to.account, part=part)
         row = NewPart(key=key, payload=payload_json.dump_json(payload).decode())
-        if part.buttons:
+        if part.buttons:  # they must be stored before anybody can press them
             await self.store.keep_sent(call.session, row, None, self.now())
         sent, poll = await self._attempted(carrier, lambda: _send(carrier, part, key), repeats=repeats)
         try:
             await self.store.keep_sent(call.session, row, sent, self.now(), poll=poll)
-        except StoreUnavailable as error:  # it was sent: the turn's own journal says so next
+        except StoreUnavailable as error:  # it was sent, and the turn's journal records the result next
             log.error("sent_unrecorded", channel=to.channel, message_id=sent, error=repr(error))
         log.info("message_sent", channel=to.channel, account=to.account, message_id=sent)
         return sent
 
     async def _attempted(self, carrier: Channel, attempt: Callable[[], Awaitable[T]], *, repeats: bool) -> T:
-        """`repeats`: once more changes nothing. Raises ToolError."""
+        """Retry a few times. Raises ToolError. `repeats`: the attempt is idempotent."""
         in_doubt, began = False, self.now()
         for number in range(1, ATTEMPTS_MAX + 1):
             try:
@@ -188,16 +187,15 @@ class ChannelMessenger:
         raise AssertionError("unreachable")
 
     async def _check_is_own(self, at: Place, message_id: str, session: str = "") -> None:
-        """Raises ToolError if it is not the bot's own message in that chat; with `session`, one of that conversation:
-        another conversation's message, or the gateway's own, such as a request for approval, is not the agent's to
-        change."""
+        """Raise ToolError if the bot did not send it to this chat. With `session`, it must be of that conversation:
+        the agent must not change other conversations' messages or the gateway's, such as an approval request."""
         for sent in await self.store.sent_parts(ext_id=message_id) if message_id else ():
             if _is_in(sent, at) and session in ("", sent.sid):
                 return
         raise ToolError("NOT_FOUND", "that is not one of your own messages in this chat; nothing was changed")
 
     async def _check_is_here(self, at: Place, message_id: str, call: Call) -> None:
-        """Raises ToolError if the id belongs to another chat, in which a reply would then appear."""
+        """Raise ToolError if the id belongs to another chat: a reply would appear there."""
         here = call.message
         met = {here.message_id, here.reply_to.message_id if here.reply_to else "", here.press and here.press.message_id}
         if (at.channel, at.chat) == (here.channel, here.chat.id) and message_id and message_id in met:
@@ -209,7 +207,7 @@ class ChannelMessenger:
 
 
 async def _send(carrier: Channel, part: Outbound, key: str) -> tuple[str, str]:
-    """The ids of the message and of its poll, empty if it is none."""
+    """Return the ids of the message and of its poll, if any."""
     if part.options:
         assert isinstance(carrier, SendsPolls)
         return await carrier.send_poll(part, key)
@@ -222,8 +220,8 @@ def _is_in(sent: SentPart, at: Place) -> bool:
 
 
 async def pressed(store: Store, context: MessageContext, press: Press) -> tuple[str, Inbound] | None:
-    """Returns the session of an agent's button and the press as a message to it. Returns None if the press does not fit
-    the button: another message, another chat, or an unknown label."""
+    """Return the session of an agent's button, and the press as a message to it. Return None if the press does not
+    match the button: another message, another chat, or an unknown label."""
     key = press.token.removeprefix(BUTTON).rpartition(":")[0]
     if not press.token.startswith(BUTTON) or not key or not (parts := await store.sent_parts(key=key)):
         return None
@@ -280,7 +278,7 @@ FIRST_PAUSE_SECONDS, PAUSE_SECONDS_MAX = 0.02, 0.5
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Saying:
-    """Text for a place, in Markdown, with its files. `origin` is its cause; its key is that of the message."""
+    """Markdown text and files for a chat. `origin` is its cause; its key identifies the message."""
 
     place: Place
     text: str
@@ -305,7 +303,7 @@ class Saying:
 
 
 def sending(place: Place, text: str, key: str, files: Sequence[StoredFile] = (), reply_to: str | None = None) -> Saying:
-    """Makes the message of `clawgate send` or of a program. The same key is the same message."""
+    """Build the message of `clawgate send` or of a program. Idempotent per key."""
     return Saying(
         place=place, text=text, origin=Origin(kind="send", id=key, by_operator=True), files=(*files,), reply_to=reply_to
     )
@@ -322,13 +320,13 @@ class Sends:
         self._runtime = runtime
 
     async def send(self, saying: Saying) -> SendOutcome:
-        """Stores it, and waits a while for the platform's answer. Raises StoreUnavailable if it is not stored."""
+        """Store it and wait a while for the platform's answer. Raises StoreUnavailable if it is not stored."""
         await self._runtime.accept(saying.delivery(self._runtime.setup.config, self._runtime.now()))
         return await outcome(lambda: self._runtime.store.sends.outcome(saying.origin.key))
 
 
 async def outcome(look: Callable[[], Awaitable[SendOutcome]]) -> SendOutcome:
-    """Looks until it is sent or refused, for `WAIT_SECONDS` at most."""
+    """Poll until it is sent or refused, at most `WAIT_SECONDS`."""
     clock = asyncio.get_running_loop().time
     end, pause = clock() + WAIT_SECONDS, FIRST_PAUSE_SECONDS
     while (send := await look()).state == "waiting" and clock() < end:

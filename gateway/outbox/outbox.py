@@ -1,8 +1,7 @@
-"""The outbox: each reply part is attempted until it is sent or given up, and its outcome is stored.
+"""Outbox: attempt each reply part until it is sent or given up, and store the outcome.
 
-The four delivery errors decide: rate-limited and unreachable are attempted again with the same key, later and later;
-refused and gone are not. A send's outcome is recorded even if the database is away for long. Nothing is sent for a
-session that another worker may own by now.
+Rate-limited and unreachable parts are retried under the same key with backoff; refused and gone ones are not. The
+outcome is recorded even after a long database outage. Nothing is sent for a session that another worker may own.
 """
 
 import asyncio
@@ -29,7 +28,7 @@ from gateway.store.sessions import chat_named, is_saying
 BACKOFF_SECONDS_MAX = 60.0
 AWAY_SECONDS = 1.0
 URGENT_SECONDS = 0.2
-"""Seconds after which a part that lets others pass looks again."""
+"""Seconds between checks while a part yields to more urgent ones."""
 UNRECORDED_SECONDS = 0.25
 UNRECORDED_SECONDS_MAX = 30.0
 
@@ -45,7 +44,7 @@ class Delivered:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GivenUp:
-    """`gone`: the chat, topic or person is out of reach for good."""
+    """`gone`: the chat, topic or user is permanently unreachable."""
 
     reason: str
     ambiguous: bool = False
@@ -54,7 +53,7 @@ class GivenUp:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Postponed:
-    """`ambiguous`: the attempt may have arrived all the same."""
+    """`ambiguous`: the attempt may have arrived."""
 
     seconds: float
     ambiguous: bool = False
@@ -62,13 +61,13 @@ class Postponed:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RecordStart:
-    """Records the start of an attempt first, on a platform that does not recognise a repetition: a process that dies
-    during the attempt leaves the part in doubt; one that died before does not."""
+    """Record the start of an attempt first, on a platform that does not deduplicate sends: a crash during the attempt
+    leaves the part ambiguous, a crash before it does not."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Away:
-    """The config has no such account now. Nothing is attempted or recorded: a part in doubt stays in doubt."""
+    """The config has no such account. Nothing is attempted or recorded; an ambiguous part stays ambiguous."""
 
 
 Report: TypeAlias = Delivered | GivenUp | Postponed | RecordStart | Away
@@ -78,8 +77,8 @@ OnGone: TypeAlias = Callable[[OutboxPart, str], Awaitable[None]]
 
 
 class Outbox:
-    """`attempt` makes one attempt at one part; by default through the part's channel. `on_gone` hears of a part whose chat
-    is gone, before that is recorded: after a crash again."""
+    """`attempt` sends one part once, by default through its channel. `on_gone` is called before a gone chat is
+    recorded, so a crash may repeat it."""
 
     def __init__(
         self,
@@ -93,11 +92,12 @@ class Outbox:
         self._attempt = attempt or Attempts(runtime).make
         self._on_gone = on_gone
         self._urgent: Counter[str] = Counter()
-        """The parts of people's sessions that are to be sent now, by chat."""
+        """Urgent parts in flight, by chat."""
 
     async def deliver(self, lease: Lease, part: OutboxPart, *, queued: bool = False) -> bool:
-        """Delivers a part; True if that was the session's last work, which is then released. Its later parts wait behind
-        this one. `queued`: the newest commit says so. A part of a saying session lets people's parts to its chat pass."""
+        """Deliver a part. Return True if that was the session's last work and released it. Later parts of the session
+        wait. `queued`: the latest commit confirmed that it is queued. A saying session's part yields to replies in its
+        chat."""
         chat = chat_named(lease.sid)
         if is_saying(lease.sid):
             return await self._deliver(lease, part, queued=queued, behind=chat)
@@ -112,7 +112,7 @@ class Outbox:
     async def _deliver(self, lease: Lease, part: OutboxPart, *, queued: bool, behind: str | None = None) -> bool:
         now, away = self._runtime.now, False
         asked = part.next_at - part.created
-        """Limits the wait: the wall clock may have been set back."""
+        """Caps the wait, in case the wall clock was set back."""
         while True:
             if (wait := min(part.next_at - now(), asked)) > 0:
                 await self._runtime.control.pause(wait)
@@ -149,23 +149,23 @@ class Outbox:
                     part = replace(part, next_at=due, attempt_started_at=None, begun=False)
 
     async def _attempted(self, lease: Lease, part: OutboxPart) -> Report:
-        """Makes one attempt. A send that our own end cuts off may have arrived: the next owner of the session must know."""
         try:
             return await self._attempt(part)
         except asyncio.CancelledError:
-            with suppress(Fenced, StoreUnavailable):
+            with suppress(Fenced, StoreUnavailable):  # it may have arrived: tell the session's next owner
                 await self._store.cut_off(lease, part)
             raise
 
 
 class Attempts:
-    """Single attempts through the configured channel accounts. A part older than `limits.deliverySeconds` gets no other."""
+    """Single attempts through the configured channel accounts. A part older than `limits.deliverySeconds` is not
+    retried."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
 
     async def make(self, part: OutboxPart) -> Report:
-        """Makes one attempt; reports every delivery error as a value."""
+        """Attempt once; report every delivery error as a value."""
         payload = payload_json.validate_json(part.payload)
         setup = self._runtime.setup
         channel = setup.channels.get((payload.channel, payload.account))
@@ -190,8 +190,8 @@ class Attempts:
     def _beforehand(
         self, channel: Channel | None, part: OutboxPart, facts: dict[str, object], *, repeatable: bool
     ) -> Report | None:
-        """The report to store before an attempt, or instead of one: a process may have died in the middle of it.
-        `repeatable`: what replaces a message does so once, however often it is sent."""
+        """Return what to record before or instead of an attempt: a crash may have interrupted the last one.
+        `repeatable`: an edit is idempotent."""
         if channel is None or repeatable:
             return None
         recognised = channel.capabilities.repeat_seconds > 0
@@ -205,7 +205,7 @@ class Attempts:
         return None if recognised or part.begun else RecordStart()
 
     def _after(self, error: DeliveryError, part: OutboxPart, channel: Channel, *, repeatable: bool) -> Report:
-        if isinstance(error, Refused | Gone):  # what replaces a message says nothing of its chat
+        if isinstance(error, Refused | Gone):  # a failed edit tells nothing about the chat
             return GivenUp(reason=str(error), gone=isinstance(error, Gone) and not repeatable)
         ambiguous = isinstance(error, Unreachable) and error.maybe_arrived and not repeatable
         give_up_seconds = self._runtime.setup.limits.delivery_seconds
@@ -234,14 +234,13 @@ class Attempts:
 
 
 def may_repeat(channel: Channel, age_seconds: float) -> bool:
-    """True if a send that may have arrived, `age_seconds` ago, is made again under the same key."""
+    """Return whether to retry an ambiguous send that was made `age_seconds` ago, under the same key."""
     return channel.resend_ambiguous or age_seconds < channel.capabilities.repeat_seconds
 
 
 async def _recorded(write: Callable[[], Awaitable[bool]]) -> bool:
-    """Retries until the outcome is stored; otherwise the part would be sent twice."""
     failures = 0
-    while True:
+    while True:  # without a stored outcome the part would be sent twice
         try:
             return await write()
         except StoreUnavailable as error:
@@ -252,7 +251,7 @@ async def _recorded(write: Callable[[], Awaitable[bool]]) -> bool:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class OutboxPayload:
-    """One part and the channel account that carries it. `seed`: a pairing code belongs into it, which is not kept."""
+    """One part and its channel account. `seed` derives the pairing code to insert; the code is not stored."""
 
     channel: str
     account: str
@@ -264,5 +263,5 @@ payload_json: TypeAdapter[OutboxPayload] = TypeAdapter(OutboxPayload)
 
 
 def idempotency_key(*names: str) -> str:
-    """36 characters, the same for the same names."""
+    """Return a key of 36 characters that depends only on the names."""
     return str(uuid5(_KEYS, "\x1f".join(names)))

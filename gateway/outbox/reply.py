@@ -1,4 +1,4 @@
-"""The messages of an ending: texts and files as messages that the channel can carry, those as parts of the outbox."""
+"""Arrange a turn's texts and files into messages that the channel supports, and those into outbox parts."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -19,8 +19,8 @@ from gateway.store.records import NewPart
 async def reply(
     runtime: Runtime, inbound: Inbound, ending: Ending, *, turn: int, aside: bool, seconds: float, replaces: str | None
 ) -> list[NewPart]:
-    """The parts of the reply of `turn`, which took `seconds`. `aside`: a command's answer or a note; `replaces`: the
-    handle of the unfinished answer."""
+    """Build the reply parts of `turn`, which took `seconds`. `aside`: a command's answer or a note; `replaces`: the
+    handle of the draft."""
     context, said = inbound.context, ending.reply
     channel = runtime.channel(context)
     marks = channel is not None and channel.capabilities.marks_dropped
@@ -32,7 +32,7 @@ async def reply(
         purpose = f"{purpose} {context.origin.key} {inbound.approval}"
     elif inbound.command in NOTICES or inbound.approval:
         purpose = f"{inbound.command or 'approval'} {inbound.arguments or inbound.approval or turn}"
-    elif not context.message_id:  # the choice of a menu is no message, and has no id that tells two apart
+    elif not context.message_id:  # a menu choice has no message id to tell two apart
         purpose = f"{purpose} {turn}"
     if inbound.replays:
         purpose = f"{purpose} {inbound.replays}"
@@ -50,8 +50,8 @@ async def reply(
 async def _texts(
     runtime: Runtime, channel: Channel | None, inbound: Inbound, said: Reply
 ) -> tuple[list[str], tuple[StoredFile, ...]]:
-    """Returns the first of too many parts and the whole as a file, or as many parts as allowed without files. A notice is
-    never cut."""
+    """Return the text's parts. If there are too many: the first one, with the whole text as a file if the channel
+    takes files. Notices are never cut."""
     if said.shown is None or channel is None:
         return [], ()
     language, parts_max = language_for(inbound.context), runtime.setup.limits.reply_parts
@@ -62,7 +62,7 @@ async def _texts(
     if "media" not in channel.capabilities.directives:
         return [*texts[: parts_max - 1], sentences.cut_short(language)], ()
     note = f"{sentences.goes_on(language)}\n\n"
-    first = channel.split(note + text)[0].removeprefix(note).rstrip()  # so the note behind it fits as well
+    first = channel.split(note + text)[0].removeprefix(note).rstrip()  # so that the note after it fits
     file = File(name="answer.md", type="text/markdown", data=text.encode(errors="replace"))
     stored = await runtime.store.files.put(file, runtime.now())
     return [f"{first}\n\n{note.strip()}"], (stored,)
@@ -78,16 +78,16 @@ def reply_parts(
     facts: TurnFacts | None = None,
     replaces: str | None = None,
 ) -> list[NewPart]:
-    """The parts of a reply to `context`, in order, each a text with its files; the last has the buttons and what is folded,
-    the first `replaces`. `purpose` keeps the keys of a note and of a reply apart; `quotes` says which parts quote the
-    message. The answer to a press appears under the message with the button."""
+    """Build the parts of a reply to `context`, each a text with files. The last one has the buttons and the folded
+    text; the first one `replaces`. `purpose` separates the keys of a note from those of a reply; `quotes` says which
+    parts quote the message. The answer to a press quotes the message with the button."""
     replaces = replaces or said.replaces
     answered = said.answers_to or (context.press.message_id if context.press else context.message_id or None)
     if quotes == "off" and not said.answers_to and context.press is None:
         answered = None
     target = Target(chat=context.chat.id, thread=context.chat.thread, reply_to=answered)
     if replaces is not None and (not messages or messages[0][1] or said.answers_to):
-        messages = [("", ()), *messages]  # what was begun to be said is taken away
+        messages = [("", ()), *messages]  # delete the draft
     names, parts = (context.channel, context.account, context.chat.id, context.message_id), []
     for number, (text, files) in enumerate(messages):
         if number and quotes == "first":
@@ -112,7 +112,7 @@ def reply_parts(
 def arranged(
     texts: Sequence[str], files: tuple[StoredFile, ...], channel: Channel | None, *, captions: bool = True
 ) -> list[tuple[str, tuple[StoredFile, ...]]]:
-    """The messages of a reply, each with its files. Without `captions` a text is a message by itself."""
+    """Arrange texts and files into messages. Without `captions`, text and files never share one."""
     rules = channel.capabilities.file_messages if channel else None
     if not files or rules is None:
         texts = texts or [""] * bool(files)
@@ -124,7 +124,6 @@ def arranged(
 
 
 def _albums(files: Sequence[StoredFile], most: int) -> Iterator[tuple[StoredFile, ...]]:
-    """Pictures in a row together, as many as go; every other file alone."""
     for pictures, group in groupby(files, key=lambda file: file.type in PICTURES):
         row = list(group)
         step = most if pictures else 1
