@@ -180,32 +180,32 @@ cut_off = Bilingual(
     '(The answer reached its length limit. Say "continue" and I will go on.)',
     "（回答达到长度上限。回复“继续”，我会接着写。）",
 )
-"""The line behind an answer that ran into the model's output limit."""
+"""The line below an answer that reached the model's output limit."""
 cut_short = Bilingual("(The answer reached its length limit.)", "（回答达到长度上限。）")
-"""The line behind a reply that has more parts than we send, on a channel without files."""
+"""The line below a reply that was cut to the maximum number of parts, on a channel without files."""
 goes_on = Bilingual("(The whole answer is in the file answer.md.)", "（完整回答见文件 answer.md。）")
-"""The line behind the first part of an answer that has too many."""
+"""The line below the first part of a reply that has too many."""
 internal_error = Bilingual(
     "Something went wrong on my side. Please try again; the operator finds the details in the log.",
     "我这边出了点问题，请再试一次。详情已记入日志，管理员可以查看。",
 )
-"""Our own fault."""
+"""An internal error."""
 gave_up = Bilingual(
     "I was interrupted several times and could not finish. Please send it again, perhaps in smaller steps.",
     "我多次被中断，没能完成。请重新发送，最好拆成更小的步骤。",
 )
-"""The message brought its process down too often."""
+"""The message crashed its process too often."""
 unknown_agent = Bilingual(
     "The assistant that was to answer this no longer answers here. Please send the message again, in the web chat in a new "
     "conversation.",
     "原本负责回答的智能体不再在这里回答。请重新发送；在网页聊天中请新建对话。",
 )
-"""While the message waited, the agent was taken out of the config, or bound to other chats."""
+"""The agent was removed from the config, or bound to other chats, while the message waited."""
 too_many = Bilingual(
     "Too many messages are waiting already. Please send this again once I have caught up.",
     "排队的消息太多了。请等我处理完后再发送这条。",
 )
-"""The chat or the sender has enough in line already; this one is not answered."""
+"""The queue of the chat or sender is full; this message is not answered."""
 _LIMITS: dict[TurnLimit, Bilingual] = {
     "rounds": Bilingual(
         'I stopped because this takes more steps than I may take at once. Say "continue" and I will go on.',
@@ -285,19 +285,18 @@ _ERRORS: dict[ErrorKind, Bilingual] = {
 
 
 def over_budget(spent: OverBudget, language: Language) -> str:
-    """The sentence instead of an answer; behind another sentence if something has been done."""
+    """Return the sentence for a spent budget, alone or after another sentence."""
     sentence = _OVER_BUDGET[spent.period](language).format(whose=_WHOSE[spent.whose](language), until=spent.until)
     return sentence[:1].upper() + sentence[1:]
 
 
 def budget_warning(whose: Payer, period: Period, share: float, until: str, language: Language) -> str:
-    """The warning that is put beneath an answer."""
     percent = min(100, int(share * 100))
     return _BUDGET_WARNING[period](language).format(whose=_WHOSE[whose](language), percent=percent, until=until)
 
 
 def too_fast(whose: Literal["sender", "chat"], seconds: float, language: Language) -> str:
-    """The sentence instead of an answer to the first message beyond a rate; `seconds` until it goes on."""
+    """Return the answer to the first message over a rate limit; `seconds` until the limit resets."""
     amount, en, zh = math.ceil(max(1.0, seconds)), "s", "秒"
     for size, *units in ((60, "min", "分钟"), (60, "h", "小时")):
         if amount >= 2 * size:

@@ -1,4 +1,4 @@
-"""The prompt: the sections of the system prompt, the form of a user message, and the fences around untrusted text.
+"""The prompt: system prompt sections, the form of user messages, and fences around untrusted text.
 
-It also reads what an answer says to the gateway, and keeps the prompt's own text from leaving it.
+It also parses an answer's directives to the gateway and keeps prompt internals out of replies.
 """

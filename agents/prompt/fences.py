@@ -19,21 +19,22 @@ from channels.marks import MARKS
 from tools.paths import INSTRUCTION_FILES, MEMORY
 
 BOUNDARY = "<<<CACHE_BOUNDARY>>>"
-"""The end of the stable part of the system prompt. For people and programs that read it; no provider is sent it."""
+"""The end of the stable part of the system prompt, for readers and programs. Providers never receive it."""
 SILENT = "__SILENT__"
 """An answer that is exactly this is not sent."""
 INBOUND = "Inbound Context (trusted metadata)"
-"""The heading over the one block of a user message that the gateway vouches for."""
+"""The heading of the one trusted block of a user message."""
 SUMMARY = "Earlier Conversation (summary)"
-"""The heading over the summary of messages that a conversation has no more room for."""
+"""The heading of the summary of earlier turns."""
 EXTERNAL = "EXTERNAL_CONTENT"
-"""The word of the two lines, with the same random number, around external content."""
+"""The keyword of the two lines, with one random number, that fence external content."""
 FENCE = f"<<<{EXTERNAL} "
-"""Begins the first of them. `harmless` breaks it in every other text, so a message that has it holds external content."""
+"""The start of the first line. `harmless` breaks it in all other text, so a message that has it holds external
+content."""
 CALLER = "Caller Instructions"
-"""The heading over what the program that asks has sent as its system prompt."""
+"""The heading of the system prompt from a calling program."""
 TOOL_CALLS = "Tool Calls"
-"""The heading over the tools of a model that reads of them in its prompt."""
+"""The heading of the tools for a model that is offered them by prompt."""
 
 SOURCE_CHARS_MAX = 500
 
@@ -55,21 +56,21 @@ HEADINGS = (
     "Runtime",
     TOOL_CALLS,
 )
-"""The sections of the system prompt, in their order; the last is there only if tools are offered by prompt."""
+"""The sections of the system prompt, in order; the last one only if tools are offered by prompt."""
 
 FILE_HEADINGS = (*INSTRUCTION_FILES, MEMORY)
-"""The workspace files in the prompt, each under its name."""
+"""The workspace files in the prompt; each name is a heading."""
 
 _NEWLINES = "\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"
 _EXOTIC_NEWLINE = re.compile("\r(?!\n)|[\v\f\x1c\x1d\x1e\x85\u2028\u2029]")
 _UNFIT = re.compile("[\x00-\x08\x0e-\x1b\x1f\x7f-\x84\x86-\x9f\ud800-\udfff]")
-# Tag characters spell invisible ASCII; the one sound use is a flag: 🏴, a region's letters, the end tag.
+# Tag characters spell invisible ASCII; the only legitimate use is a flag: 🏴, a region's letters, the end tag.
 _TAGS = re.compile("(\U0001f3f4[\U000e0030-\U000e0039\U000e0061-\U000e007a]{3,6}\U000e007f)|[\U000e0000-\U000e007f]+")
 # One variation selector shapes the character before it; a row of them carries hidden bytes.
 _SELECTORS = re.compile("[\ufe00-\ufe0f\U000e0100-\U000e01ef]{2,}")
 _PLAIN_ASCII = re.compile(r"[\t\n\x20-\x7e]*")
 
-# What NFKC leaves apart although it looks the same.
+# Lookalikes that NFKC does not unify.
 _LOOKALIKES = {
     **dict.fromkeys(_NEWLINES, "\n"),
     **dict.fromkeys("∶꞉ː׃：︰", ":"),
@@ -87,33 +88,33 @@ _LOOKALIKES = {
     "\t": " ",
 }
 _BLANK_LETTERS = "\u115f\u1160\u3164\uffa0"
-"""Letters by category, nothing to the eye."""
+"""Letters by category, but invisible."""
 _JOINER = "\u200d"
-"""Joins several emoji into one: the one invisible character that a name may need."""
+"""Joins several emoji into one; the only invisible character that a name may need."""
 
 
 def harmless(text: str, *, marks: bool = True) -> str:
-    """A person's text, made safe for a prompt. Idempotent; ordinary text comes back unchanged. Without `marks`, the
-    gateway's own words of `channels.marks` stay as they are: the text was made harmless before they were put in."""
+    """Sanitise untrusted text for a prompt. Idempotent; ordinary text is unchanged. Without `marks`, the gateway's
+    phrases of `channels.marks` are kept, for text sanitised before they were added."""
     text = _clean(text)
     return _broken(text, sorted(set(weak_points(text, marks=marks))))
 
 
 def external(text: str, source: str, boundary: str) -> str:
-    """A stranger's text, as a tool gave it, behind a boundary that the stranger could not know."""
+    """Fence external content of a tool with a boundary that its author cannot know."""
     source = harmless(one_line(source[:SOURCE_CHARS_MAX])).replace('"', "'").replace("<", "(").replace(">", ")")
     return f'{FENCE}{boundary} source="{source}">>>\n{harmless(text)}\n<<<END_{EXTERNAL} {boundary}>>>'
 
 
 def without_boundary(text: str) -> str:
-    """The operator's own text, changed only if it would read as a second cache boundary."""
+    """Break only what would read as a second cache boundary; for the operator's text."""
     folded, origins = _fold(text)
     points = {_place(origins, match.start(1)) for match in _BOUNDARY.finditer(folded)}
     return _broken(text, sorted(points))
 
 
 def one_line(text: str) -> str:
-    """A name or a path from the config that must not leave its line: what cannot be seen is shown as an escape."""
+    """Return a configured name or path on one line, with invisible characters escaped."""
     if text.isascii() and text.isprintable() and "<" not in text:
         return text
     return without_boundary(
@@ -122,7 +123,7 @@ def one_line(text: str) -> str:
 
 
 def speaker(name: str) -> str:
-    """A person's name as it is written before `: `: one line, no colon, nothing invisible; empty if nothing is left."""
+    """Return a sender's name for use before `: `: one line, no colon, nothing invisible; may be empty."""
     if name.isascii() and name.isalnum():
         return name
     kept = (" " if ":" in _folded(char) or char in _NEWLINES else char for char in _clean(name))
@@ -132,7 +133,7 @@ def speaker(name: str) -> str:
 
 
 def weak_points(text: str, *, marks: bool = True) -> Iterator[int]:
-    """Positions in `text` where something must be inserted, or it would read as ours; in no order, repeated."""
+    """Yield the positions in `text` where a backslash must be inserted, unordered, with duplicates."""
     folded, origins = _fold(text)
     for rule in (*_RULES, _MARKED) if marks else _RULES:
         for match in rule.finditer(folded):
@@ -140,7 +141,7 @@ def weak_points(text: str, *, marks: bool = True) -> Iterator[int]:
 
 
 def unseen(char: str) -> bool:
-    """True if a character shows nothing itself, or cannot be shown: controls, bidi, zero-width, unassigned."""
+    """Return whether a character is invisible: controls, bidi, zero-width, unassigned."""
     return unicodedata.category(char) in ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp") or char in _BLANK_LETTERS
 
 
@@ -161,7 +162,7 @@ def _broken(text: str, points: list[int]) -> str:
 
 
 def _fold(text: str) -> tuple[str, range | list[int]]:
-    """The text that a reader makes of it, and for every character of that the position it comes from."""
+    """Return the text as a reader perceives it, and each character's position in the original."""
     if _PLAIN_ASCII.fullmatch(text):
         return text.lower(), range(len(text))
     pieces = [_folded(char) for char in text]
@@ -178,12 +179,12 @@ def _folded(char: str) -> str:
 
 
 def _invisible(char: str) -> bool:
-    """Marks count too: a letter under a mark still reads as that letter."""
+    # combining marks too: the letter is still readable
     return unicodedata.category(char) in ("Cc", "Cf", "Mn", "Me") or char in _BLANK_LETTERS
 
 
 def _place(origins: range | list[int], at: int) -> int:
-    """The position in the original; behind a character that folds to several and would be cut in its middle."""
+    """Return the position in the original, after a character that folds to several and would be cut."""
     inside = at > 0 and origins[at - 1] == origins[at]
     return origins[at] + 1 if inside else origins[at]
 
@@ -230,7 +231,7 @@ _RULES = (
 
 
 def _mark(mark: str) -> str:
-    """The pattern of its words; if it ends with a sign, that as well, lest every `[button` were one."""
+    """Return the mark's pattern, with its final sign if it has one, lest every `[button` match."""
     end = "" if mark[-1].isalnum() else rf"{_GAP}{{0,3}}{re.escape(mark[-1])}"
     return rf"{_GAP}{{1,8}}".join(re.findall(r"\w+", mark.casefold())) + (end or r"(?!\w)")
 

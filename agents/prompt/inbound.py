@@ -1,10 +1,10 @@
-"""One message as the model gets it: blocks of metadata for the running turn, and the body that stays in the history.
+"""One message in the model's form: metadata blocks for the running turn, and the body that stays in the history.
 
-The trusted block holds what the gateway knows by itself. Everything people can influence is beneath it in blocks
-that say so, or in the body, which is made harmless. Nothing here reads the clock, and nothing is fetched.
+The trusted block holds only what the gateway knows itself. Everything users can influence follows in blocks that say
+so, or in the sanitised body. Nothing here reads the clock or fetches anything.
 
-A block is a label and one line of JSON between two fences, from which no value can break out: what could end a line or
-a fence, hide, or read as one of the gateway's own words is a \\uXXXX escape, so reading the JSON gives the value back.
+A block is a label and one line of JSON in a code fence that no value can escape: whatever could end a line or fence,
+hide, or imitate the gateway is a \\uXXXX escape. Parsing the JSON restores it.
 """
 
 import re
@@ -31,13 +31,13 @@ NOTES_SHOWN = 10
 NOTE_CHARS_SHOWN = 500
 NOTES_CHARS_MAX = 2_000
 HEARD = "Chat history since your last reply"
-"""The label of what others said in a group without addressing the bot."""
+"""The label of group messages that did not address the bot."""
 CUT = "Earlier messages are missing: these are only the last {}."
-"""The gateway's own entry at the beginning of that block, if more was said than the block holds."""
+"""The first entry of that block if messages were left out."""
 HEARD_CHARS_MAX = 1_000
 HISTORY_CHARS_MAX = 8_000
 NOTES = "Notes that this person had you keep, on themselves and on how to answer them"
-"""The label of a person's newest notes beside each message in a direct chat; `memory_search` finds all."""
+"""The label of the sender's newest notes, in direct chats; `memory_search` finds all of them."""
 
 BEGUN: Mapping[OriginKind, str] = {
     "schedule": "The schedule {} is due. Beneath stands what was asked for when it was made; "
@@ -48,11 +48,11 @@ BEGUN: Mapping[OriginKind, str] = {
     "process": "The background command {} has ended. Beneath stands what it wrote",
     "hook": "The hook {} was called. Beneath stands what is to be done then",
 }
-"""The cause of a turn that no person's message began, by the kind of its origin."""
+"""The cause of a turn that no user's message began, by kind of origin."""
 SAID: Mapping[OriginKind, str] = {
     kind: f"{cause.partition('.')[0]}, and the gateway has sent its text as it stands" for kind, cause in BEGUN.items()
 }
-"""The cause if no model was asked."""
+"""The cause if no model was called."""
 
 Value: TypeAlias = "str | bool | int | Sequence[Members]"
 Members: TypeAlias = Mapping[str, "Value | None"]
@@ -63,7 +63,7 @@ _NOT_OF_IDS = re.compile(r"[^A-Za-z0-9_.:@=+/~-]")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Heard:
-    """The messages of a group since the bot's last reply, oldest first; `cut` if there were more before them."""
+    """The group's messages since the bot's last reply, oldest first; `cut`: earlier ones were left out."""
 
     messages: Sequence[MessageContext] = ()
     cut: bool = False
@@ -72,25 +72,24 @@ class Heard:
 def metadata_blocks(
     *contexts: MessageContext, zone: tzinfo, notes: Sequence[Note] = (), heard: Heard | None = None
 ) -> str:
-    """Trusted block, then the untrusted ones of each message that apply, what was `heard` in the chat before them, and the
-    person's notes; with a blank line between them and none at the end. Messages that are answered together are of one
-    chat. Times are in `zone`."""
+    """Return the trusted block, each message's untrusted blocks, what was `heard` in the chat before them, and the
+    sender's notes, separated by blank lines. All messages are of one chat. Times are in `zone`."""
     untrusted = [block for context in contexts for block in _untrusted(context, zone)]
     more = [*([_heard(heard, zone)] if heard and heard.messages else []), *([_notes(notes, zone)] if notes else [])]
     return "\n\n".join((_trusted(contexts[-1]), *untrusted, *more))
 
 
 def body(context: MessageContext, message_chars: int, note: str = "", spoken: str = "") -> str:
-    """The id line, then `NAME: text`, then what is `spoken` in its files, which is harmless already. Of all that at most
-    `message_chars` characters, then a note of what was cut, and the gateway's own `note` on its files."""
-    id_ = _NOT_OF_IDS.sub("_", context.message_id)[:ID_CHARS_MAX]  # of a hostile one only what cannot leave the tag
+    """Return the id line, then `NAME: text`, then what is `spoken` in its files, already sanitised. The text is cut to
+    `message_chars` with a note; the gateway's `note` about files follows."""
+    id_ = _NOT_OF_IDS.sub("_", context.message_id)[:ID_CHARS_MAX]  # untrusted: keep what cannot leave the tag
     if context.origin:
         return f"[message_id: {id_}]\n{_begun(context, context.origin, message_chars)}"
     text, more = context.text[:message_chars], f"\n{spoken}" if spoken else ""
     mark = context.mark if context.mark and text.startswith(context.mark) else ""
     name = speaker(capped(_name(context.sender), NAME_CHARS_MAX)) or speaker(context.sender.id) or "unknown"
     words = mark + harmless(text[len(mark) :])
-    kinds = ", ".join(it.kind for it in context.attachments[:ATTACHMENTS_MAX])  # later turns know by it what there was
+    kinds = ", ".join(it.kind for it in context.attachments[:ATTACHMENTS_MAX])  # so that later turns know
     silence = "" if spoken else f"(no text; attached: {kinds})" if kinds else "(no text)"
     text_shown = f"{name}: {words if text.strip() else silence}{more[: message_chars - len(text)]}"
     text_shown = harmless(text_shown, marks=False)
@@ -102,7 +101,7 @@ def body(context: MessageContext, message_chars: int, note: str = "", spoken: st
 
 
 def own_note(origin: Origin, words: str) -> str:
-    """The gateway's own line on a turn that no person's message began."""
+    """Return the gateway's line about a turn that no user's message began."""
     cause = words.format(_NOT_OF_IDS.sub("_", origin.id)[:ID_CHARS_MAX])
     return f"{OWN_TURN}, and of no person. {cause}.)"
 
@@ -115,27 +114,27 @@ def _begun(context: MessageContext, origin: Origin, message_chars: int) -> str:
 
 
 def cut_here(chars: int) -> str:
-    """The note at the place where a message longer than `limits.messageChars` was cut."""
+    """Return the note where a message longer than `limits.messageChars` was cut."""
     return f"{NOTE} cut this message here: {chars:,} more characters.)"
 
 
 def written(body: str) -> str:
-    """The words that the person wrote, of a body as the history has it."""
+    """Return the user's text from a body in the history."""
     return body.partition("\n")[2].partition(": ")[2]
 
 
 ID_LINE = re.compile(r"^\[message_id: ([^\]\n]*)\]\n", re.MULTILINE)
-"""The gateway's own line above a person's words, which cannot look like it."""
+"""The gateway's line above a user's text; users cannot forge it."""
 
 
 def ids(message: Message) -> Iterator[str]:
-    """The ids of the messages whose words a message of the history holds; no person can write such a line."""
+    """Yield the ids of the messages in a history message; users cannot forge such a line."""
     for text in texts(message) if isinstance(message, UserMessage) else ():
         yield from ID_LINE.findall(text.partition("\n")[0] + "\n")
 
 
 def spoken(message: Message) -> str:
-    """The words that a person or a model said in a message, without the id lines; a tool says nothing."""
+    """Return the text of a user or a model without id lines; empty for a tool result."""
     text = "" if isinstance(message, ToolResultMessage) else "\n\n".join(texts(message))
     return ID_LINE.sub("", text) if isinstance(message, UserMessage) else text
 
@@ -184,7 +183,6 @@ def _untrusted(context: MessageContext, zone: tzinfo) -> Iterator[str]:
 
 
 def _cause(context: MessageContext, origin: Origin, zone: tzinfo) -> Members:
-    """The person on whose behalf the turn runs, if nobody wrote just now."""
     person = None if origin.by_operator else capped(context.sender.id, ID_CHARS_MAX)
     return {
         "kind": origin.kind,
@@ -202,7 +200,6 @@ def _labelled(what: str, values: "Value | Members") -> str:
 
 
 def _heard(heard: Heard, zone: tzinfo) -> str:
-    """The newest lines, as many as there is room for, newest last."""
     lines: list[Members] = []
     room = HISTORY_CHARS_MAX
     for context in reversed(heard.messages):
@@ -220,7 +217,6 @@ def _heard(heard: Heard, zone: tzinfo) -> str:
 
 
 def _notes(notes: Sequence[Note], zone: tzinfo) -> str:
-    """The newest, as many as there is room for, oldest first; how many there are besides."""
     notes_shown: list[Members] = []
     room = NOTES_CHARS_MAX
     for note in reversed(notes[-NOTES_SHOWN:]):
@@ -232,13 +228,11 @@ def _notes(notes: Sequence[Note], zone: tzinfo) -> str:
 
 
 def _name(sender: Sender) -> str:
-    """The name to call the sender by: the id if there is no readable name."""
     return sender.name if sender.name and speaker(sender.name) else sender.id
 
 
 def json_block(label: str, values: "Value | Members") -> str:
-    """The label on its own line, then the fenced JSON, its members in the order given, without those that are None. Keys are
-    ours, never people's."""
+    """Return the label line and fenced JSON: members in the given order, without None. Keys are never untrusted."""
     return f"{label}\n```json\n{_written(values)}\n```"
 
 
@@ -246,7 +240,7 @@ T = TypeVar("T", str, str | None)
 
 
 def capped(text: T, chars_max: int) -> T:
-    """The text, at most this number of its characters; an ellipsis is the last if something was cut."""
+    """Return the text cut to `chars_max` characters, the last one an ellipsis."""
     return text if text is None or len(text) <= chars_max else text[: chars_max - 1] + "…"
 
 
@@ -264,7 +258,7 @@ def _written(value: "Value | Members") -> str:
 
 
 _PLAIN = re.compile(r"(?:[A-Za-z0-9 .,=+/~-]|_(?!_)|(?<=[0-9]):(?=[0-9]))*")
-"""No rule of `weak_points` fits into these characters: most ids, names and times are made of them."""
+"""Fast path: no rule of `weak_points` matches these characters, and most ids, names and times have no others."""
 
 
 def _quoted(text: str) -> str:

@@ -1,12 +1,11 @@
-"""The model's final text, as people may see it: directives and internals taken out, a chosen silence recognised.
+"""Prepare the model's final text for display: remove directives and internals, recognise deliberate silence.
 
-What is meant for the gateway is never sent, whether the channel acts on it or not. Acting on directives is not here;
-neither is formatting or splitting.
+Directives are never sent, whether or not the channel supports them. Applying them, formatting and splitting happen
+elsewhere.
 
-Internals are parts of a prompt: metadata blocks, id lines, boundary markers, session keys, thoughts and calls. None of it
-reaches a chat, even if a model repeats it. A tag such as `<think>` that is quoted as code is talked about, not used, and
-stays; what the gateway alone can have written goes from code, too. Each rule takes time that grows with the length of the
-text, and a text that has nothing of all this costs one search.
+Internals are parts of a prompt: metadata blocks, id lines, boundary markers, session keys, thoughts and calls. They
+never reach a chat, even if a model repeats them. A tag such as `<think>` quoted as code stays; what only the gateway
+can have written is removed from code too. Each rule is linear, and text without any of this costs one search.
 """
 
 import re
@@ -31,15 +30,15 @@ _CODE_SPAN = re.compile(r"(`+)(?!`).*?(?<!`)\1(?!`)")
 
 
 def visible(text: str) -> str | None:
-    """The text to send. None if the model chose silence; empty if nothing is left but it did not choose to be silent."""
+    """Return the text to send; None if the model chose silence, empty if nothing else is left."""
     words = "\n".join(_sent_lines(without_internals(text)))
-    words = _BLANK_LINES.sub("", without_internals(words)).rstrip()  # taking one out may put another together
+    words = _BLANK_LINES.sub("", without_internals(words)).rstrip()  # a removal may form another one
     return None if SILENT in text and _says_nothing(words) else words
 
 
 def draft(text: str) -> str:
-    """The part of a still growing answer that may be shown: the end of its last line waits while it may become a
-    directive, and the whole while it may become a chosen silence."""
+    """Return the part of a streaming answer that may be shown. A possible directive at its end, or a possible silence,
+    is held back."""
     head, newline, last = without_beginnings(text).rpartition("\n")
     last = _without_openings(last)
     if (start := _without_token(last).strip()) and "MEDIA:".startswith(start[:6]):
@@ -49,26 +48,27 @@ def draft(text: str) -> str:
 
 
 def media(text: str) -> list[str]:
-    """The files that the answer names to be attached: paths or addresses, in order, each once."""
+    """Return the files to attach: paths or URLs, in order, deduplicated."""
     lines = (_without_token(line) for line, is_open in _fenced(text) if is_open)
     paths = [line.strip().removeprefix("MEDIA:").strip() for line in lines if _MEDIA.fullmatch(line)]
     return list(dict.fromkeys(paths))
 
 
 def is_voice(text: str) -> bool:
-    """True if the answer wants its sound to be a voice message."""
+    """Return whether audio is to be sent as a voice message."""
     return any(_VOICE.search(_CODE_SPAN.sub("", line)) for line, is_open in _fenced(text) if is_open)
 
 
 def answered(text: str) -> str | None:
-    """The id of the message that it is to be a reply to, as the model has it; None if that is the current one."""
+    """Return the model's reply_to id, not validated; None for the current message."""
     matches = (_REPLY.match(line) for line, is_open in _fenced(text) if is_open)
     first = next(filter(None, matches), None)
     return first[1] or None if first else None
 
 
 def _sent_lines(text: str) -> Iterator[str]:
-    """The lines without the token, and outside of code fences without directives; dropped lines leave no gaps."""
+    """Yield the lines without the silence token and, outside of code fences, without directives. Dropped lines leave
+    no gaps."""
     fell_out = blank = False
     for line, is_open in _fenced(text):
         rest = _without_token(line)
@@ -86,7 +86,7 @@ def _sent_lines(text: str) -> Iterator[str]:
 
 
 def _fenced(text: str) -> Iterator[tuple[str, bool]]:
-    """Each line, and True if it is outside of code fences."""
+    """Yield each line and whether it is outside of code fences."""
     fence = ""
     for line in text.split("\n"):
         opening = _FENCE.fullmatch(line)
@@ -102,13 +102,13 @@ def _fenced(text: str) -> Iterator[tuple[str, bool]]:
 
 
 def _without_token(line: str) -> str:
-    while SILENT in line:  # taking one out may put another together
+    while SILENT in line:  # a removal may form another one
         line = line.replace(SILENT, "")
     return line
 
 
 def _without_openings(line: str) -> str:
-    """The line without what may yet become the token or a tag."""
+    """Drop a suffix that may yet become the token or a tag."""
     opened = line.rfind("[[")
     if opened >= 0 and "]]" not in line[opened:]:
         line = line[:opened]
@@ -119,7 +119,7 @@ def _without_openings(line: str) -> str:
 
 
 def _without_tags(line: str) -> str:
-    """The line without reply and voice tags, except those that are quoted as code."""
+    """Remove reply and voice tags, except in code spans."""
     if "[[" not in line:
         return line
     pieces, at = [], 0
@@ -130,7 +130,6 @@ def _without_tags(line: str) -> str:
 
 
 def _says_nothing(text: str) -> bool:
-    """True for nothing but spaces, punctuation and the marks of emphasis and code."""
     return all(unicodedata.category(char)[0] in "PZC" or char in "`~^" for char in text)
 
 
@@ -166,7 +165,7 @@ _STARTS = {
     "(": ("(untrusted metadata)", "(trusted metadata)"),
     "## ": (f"## {INBOUND.lower()}",),
 }
-"""Everything that is taken out and ends on its line, by what it begins with."""
+"""Removed constructs that end on their line, by opening."""
 _ENDS = {"<<<": ">>>", "<": ">", "[": "]", "(": ")", "## ": ")"}
 _KEYS = ("aside:say:agent:", "aside:agent:", "agent:")
 _END_CHARS = 900
@@ -180,7 +179,7 @@ def without_internals(text: str) -> str:
 
 
 def without_beginnings(text: str) -> str:
-    """A text that still grows, without what could become something of that at its end."""
+    """Drop the end of a streaming text if it may become an internal."""
     line = text[-_END_CHARS:].rpartition("\n")[2].lower()
     points = [len(line)]
     for opening, starts in _STARTS.items():
@@ -200,7 +199,7 @@ def _begins(end: str, starts: Sequence[str]) -> bool:
 
 
 def _used(text: str) -> Iterator[str]:
-    """The pieces around thoughts, calls and template tokens that are not quoted as code."""
+    """Yield the text around thoughts, calls and template tokens, except those quoted as code."""
     at, shown, talked = 0, list[str](), set[str]()
     while match := _SCAN.search(text, at):
         if match["fence"] or match["ticks"]:
@@ -225,7 +224,7 @@ def _used(text: str) -> Iterator[str]:
 
 
 def _is_talk(text: str, match: re.Match[str], talked: Collection[str]) -> bool:
-    """True if a tag of calls is among words: no call begins with a word, and what closes such a tag is talk, too."""
+    """Return whether a call tag is only mentioned: no call begins with a word, and its closing tag is prose, too."""
     if match["name"].lower() in _THOUGHTS.split("|"):
         return False
     if match["end"]:
@@ -245,7 +244,7 @@ def _code_end(text: str, match: re.Match[str]) -> int:
 
 
 def _element_end(text: str, match: re.Match[str]) -> int:
-    """The place behind the closing tag; the end of the text without one."""
+    """Return the end of the closing tag; the end of the text without one."""
     if match[0].endswith("/>"):
         return match.end()
     depth, name = 1, re.escape(match["name"])

@@ -1,7 +1,7 @@
-"""The system prompt of a turn: the sections that apply, in order, cut where the provider's cache may end.
+"""The system prompt of a turn: the sections that apply, in order, split at the provider's cache boundary.
 
-The same facts give the same bytes. Nothing about a message goes in here: what the gateway knows of one is in the
-user message (`agents.prompt.inbound`).
+Deterministic for equal facts. Nothing about a single message goes in here; that is in the user message
+(`agents.prompt.inbound`).
 """
 
 from collections.abc import Iterator, Sequence
@@ -23,32 +23,32 @@ from tools.policy import may_ask, server_of
 from tools.tool import ToolSpec
 
 Commands: TypeAlias = tuple[tuple[str, ...], tuple[str, ...]]
-"""The names of a chat's commands, everybody's and the owners': the same for all people of the chat, as their prompt is."""
+"""A chat's command names, everybody's and the owners'; equal for all members, as the prompt is."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LastingFacts:
-    """The facts that the stable half is made of: the same for all chats of an agent, until a file, the config or the
-    policy changes. `tools` and `skills` are what is left after policy."""
+    """Inputs of the stable half: equal for all chats of an agent until a file, the config or the policy changes.
+    `tools` and `skills` are those that the policy permits."""
 
     agent: AgentConfig
     tools: tuple[ToolSpec, ...]
     skills: tuple[Skill, ...]
     workspace: str
     docs: str | None
-    """The place where the agent can read the gateway's documentation; None if it cannot."""
+    """The path of the gateway's documentation; None if the agent cannot read it."""
     workspace_files: tuple[tuple[str, str], ...]
-    """Name and text, as `read_workspace_files` gives them."""
+    """Name and text, from `read_workspace_files`."""
     directives: tuple[str, ...]
-    """The directives in an answer that the channel acts upon: `media`, `voice`, `reply`."""
+    """The answer directives that the channel supports: `media`, `voice`, `reply`."""
     chat_kind: ChatKind
     exec_mode: ExecMode = "ask"
-    """The operator's policy for a call of `exec`."""
+    """The operator's policy for `exec`."""
     approval: tuple[str, ...] = ()
     """Other tools whose calls may need an approval."""
     commands: Commands = ((), ())
     reports_ends: bool = True
-    """The end of a background command can be sent to the chat."""
+    """A background command's end can be reported to the chat."""
 
     def has(self, *names: str) -> bool:
         return any(tool.name in names for tool in self.tools)
@@ -59,7 +59,6 @@ class LastingFacts:
 
     @property
     def asks(self) -> bool:
-        """True if a call may need an approval."""
         return may_ask([tool.name for tool in self.tools], self.exec_mode, self.approval)
 
 
@@ -68,15 +67,15 @@ _LASTING = attrgetter(*(it.name for it in fields(LastingFacts)))
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PromptFacts(LastingFacts):
-    """The facts that one turn's system prompt is made of."""
+    """All inputs of one turn's system prompt."""
 
     channel: str
     capabilities: tuple[str, ...]
     session: str
     caller: str = ""
-    """The system prompt that the asking program sends."""
+    """The system prompt of a calling program."""
     reasoning: bool = False
-    """The person reads the model's reasoning above the answers."""
+    """The user sees the model's reasoning above the answers."""
 
 
 GATEWAY = "Clawgate"
@@ -84,8 +83,8 @@ FILE_TOOLS = ("read", "write", "edit", "ls")
 
 
 def build_system(facts: PromptFacts) -> System:
-    """Both parts, without the boundary itself and without blank lines at their ends. The stable one is rendered when what it
-    is made of has changed. The other one is kept nowhere: what a program sends may be as long as its request."""
+    """Return both parts without the boundary. The stable part is cached by its inputs. The volatile one is not: a
+    program's prompt may be as long as its request."""
     stable, parts = _rendered(_LASTING(facts))
     below = tuple(_volatile(facts))
     return System(stable=stable, volatile=_joined(*below), sections=(parts, below))
@@ -107,12 +106,10 @@ def _section(heading: str, *lines: str) -> str:
 
 
 def _worded(heading: str, *more: str) -> str:
-    """A section that begins with its text in `texts.md`."""
     return _section(heading, wording(heading), *more)
 
 
 def _stable(facts: LastingFacts) -> Iterator[str]:
-    """The sections above the cache boundary that apply, in order."""
     yield _section("Tooling", *tooling(facts))
     if facts.tools:
         yield _section("Tool Call Style", *tool_call_style(facts))
@@ -142,7 +139,6 @@ def _stable(facts: LastingFacts) -> Iterator[str]:
 
 
 def _volatile(facts: PromptFacts) -> Iterator[str]:
-    """The sections beneath it; the first is the same for many chats."""
     yield _section("Messaging", *messaging(facts))
     if facts.caller.strip():
         yield _worded(CALLER, "", harmless(facts.caller.strip()))
@@ -185,7 +181,7 @@ def tool_call_style(facts: LastingFacts) -> Iterator[str]:
 
 
 def later_work(facts: LastingFacts) -> Iterator[str]:
-    """Yield the texts on what the agent can have happen after its answer: exactly what its tools do."""
+    """Yield the texts on work after the answer, exactly as the tools allow."""
     runs = facts.exec_mode != "deny"
     later = [it for it in ("task", "process", "schedule") if facts.has(it)]
     if "process" in later and not (runs and facts.reports_ends):
@@ -201,8 +197,7 @@ def later_work(facts: LastingFacts) -> Iterator[str]:
 
 
 def _file(file: tuple[str, str]) -> str:
-    """Notes are made of what people and pages say: nothing in them may command."""
-    name, content = file
+    name, content = file  # notes are untrusted
     lead = f"{wording(MEMORY)}\n" if name == MEMORY else ""
     return f"\n### {one_line(name)}\n{lead}{harmless(content).strip()}"
 

@@ -1,4 +1,4 @@
-"""The words of the prompts: each text of `texts.md` by the heading above it."""
+"""The prompts' texts: sections of `texts.md` by heading."""
 
 from collections.abc import Mapping
 from functools import cache
