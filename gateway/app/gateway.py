@@ -1,5 +1,6 @@
-"""The composition root builds everything, in the order in which a message passes it: lasting parts once, and the parts of a
-config with each new one."""
+"""Composition root: builds everything in the order in which a message passes it. Lasting parts are built once, the parts of
+a config on each reload.
+"""
 
 import asyncio
 import time
@@ -76,7 +77,7 @@ class Gateway:
     ) -> None:
         self._background: set[asyncio.Task[None]] = set()
         self._retiring: list[Setup] = []
-        """Replaced, and still held by a turn or a send; the oldest first."""
+        """Replaced setups that a turn or a send still uses, oldest first."""
         file, due = config.database.path, asyncio.Event()
         lasting = self._lasting = Lasting(
             store=store,
@@ -123,21 +124,21 @@ class Gateway:
         return self.runtime.setup.config
 
     async def join(self) -> None:
-        """Becomes a worker of the database that takes up no work of others: what it accepts, it does. Raises
-        StoreUnavailable if a shared database does not let it in."""
+        """Join the database as a worker that takes over no other worker's messages. Raises StoreUnavailable."""
         await self.runtime.store.start(self.others.receive)
         await self.others.load_choices()
         self._readiness.started = True
 
     async def start_for_one(self) -> None:
-        """Starts for a person at this machine alone: listens to no platform. Raises StoreUnavailable as `join` does."""
+        """Start for one person at this machine, without connecting to a platform. Raises StoreUnavailable."""
         await self.join()
         self.runtime.setup.mcp.start()
         self.warming = self.spawn(self._warm_up())
         self.spawn(self._try_sandbox())
 
     async def start(self) -> None:
-        """Takes up what an earlier process left; readies identities and clients behind. Raises StoreUnavailable."""
+        """Recover the work of earlier processes; connect channels and warm up clients in the background. Raises
+        StoreUnavailable."""
         await self.start_for_one()
         taken_up = 0
         try:
@@ -161,12 +162,14 @@ class Gateway:
         self.spawn(self._servers.run())
 
     async def apply(self, config: Config, environment: Mapping[str, str], state: ConfigState) -> None:
-        """Puts `config` in force, also for the next model request of running turns. What it no longer has is closed
-        with the last turn or send that uses it. Raises OSError if a workspace cannot be opened: the old one holds."""
+        """Apply `config`, also to the next model requests of running turns.
+
+        Removed parts are closed with the last turn or send that uses them. Raises OSError if a workspace cannot be opened;
+        the old config then stays in force."""
         before, runtime = self.runtime.setup, self.runtime
         setup = build_setup(config, environment, self._lasting, before)
         gone = [channel for channel in before.channels.values() if channel not in setup.channels.values()]
-        await self._links.end(gone)  # of two pollers of one bot none would get anything
+        await self._links.end(gone)  # two pollers of one bot would get nothing
         adopt(setup, before)
         runtime.setup, runtime.config_state = setup, state
         self.lanes.resize(before.limits.parallel_turns, setup.limits.parallel_turns)
@@ -176,7 +179,7 @@ class Gateway:
         web = self.doors.web
         self.doors.build()
         if web is not self.doors.web:
-            self._lasting.live.let_go()  # its pages reconnect, to the new one
+            self._lasting.live.let_go()  # pages reconnect to the new channel
         self._retiring.append(before)
         setup.mcp.start()
         await self._links.begin(setup)
@@ -191,13 +194,12 @@ class Gateway:
         self.health.look()
 
     async def tell_owners(self, notice: Notice) -> None:
-        """Tells the owners what they should know, as far as the database takes it."""
+        """Notify the owners; log an error if the database is unavailable."""
         with logged("owners_not_told"):
             await self.notices.tell(notice)
 
     async def _retire(self, setup: Setup, channels: Sequence[Channel]) -> None:
-        """Channels that left with this setup may be an earlier one's as well, so setups retire in their order."""
-        # No request waits for this.
+        # A removed channel may also belong to an earlier setup, so setups retire in order. No request waits for this.
         while any(self.runtime.uses[it] for it in self._retiring[: self._retiring.index(setup) + 1]):  # noqa: ASYNC110
             await asyncio.sleep(RETIRE_SECONDS)
         del self.runtime.uses[setup]
@@ -223,7 +225,6 @@ class Gateway:
         await self.due.run()
 
     async def _adopt_schedules(self) -> None:
-        """Makes the stored schedules those of the config, however long the database needs to take them."""
         stored = False
         while not stored:
             with logged("schedules_not_stored"):
@@ -233,8 +234,7 @@ class Gateway:
             await asyncio.sleep(0 if stored else SCHEDULES_AGAIN_SECONDS)
 
     async def _warm_up(self) -> None:
-        """Each model's client and its SDK, beside the serving: the first reply should not wait for them. A provider that
-        only `/model` offers is left alone: an SDK costs a second and tens of megabytes."""
+        # Only providers that agents use: an SDK takes a second and tens of megabytes.
         named = {model.partition("/")[0] for agent in self.config.agents.list for model in agent.model}
         providers = [it for name, it in self.runtime.setup.providers.items() if name in named]
         for error in await asyncio.gather(*(it.warm_up() for it in providers), return_exceptions=True):
@@ -242,16 +242,16 @@ class Gateway:
                 log.error("warm_up_failed", exc_info=error)
 
     async def drain(self) -> None:
-        """Readiness turns red, running turns are laid down at a step border; deliveries are still stored."""
+        """Fail readiness and suspend running turns at a step border; deliveries are still stored."""
         active, grace_seconds = len(self.runtime.control.lanes), self.config.limits.grace_seconds
         hint = "a second signal stops at once"
         log.info("gateway_stopping", chats_at_work=active, grace_seconds=grace_seconds, hint=hint)
         await self.lanes.drain(grace_seconds)
-        self._lasting.live.close()  # lets the pages go: their streams would hold the server open
+        self._lasting.live.close()  # disconnect pages: open streams would keep the server running
 
     async def close(self) -> None:
-        """Ends everything, after `drain` and after the door has closed."""
-        while self._background:  # before Python 3.12 a wait in the database's pool may swallow a cancellation
+        """Stop everything, after `drain` and after the server has closed its port."""
+        while self._background:  # before Python 3.12, a wait in the database pool may swallow a cancellation
             for task in self._background:
                 task.cancel()
             await asyncio.wait(self._background, timeout=CANCEL_AGAIN_SECONDS)
@@ -273,32 +273,32 @@ class Gateway:
         log.info("gateway_stopped")
 
     def wake(self) -> None:
-        """Looks at once for what another process has written beside this one."""
+        """Look immediately for work that another process has stored."""
         self.lanes.wanted.set()
         self._lasting.wake()
 
     def offer_link(self) -> str | None:
-        """Makes a code that signs in to the web chat once, for the operator who sees the start; None if none is needed."""
+        """Return a one-time sign-in code for the operator who sees the start; None if none is needed."""
         return self.doors.web.admission.offer_link() if self.doors.web else None
 
     def offer_first_link(self) -> str | None:
-        """Make such a code for the operator whose token was made at this start; None with replicas, since another one may
-        get the request."""
+        """Return a sign-in code for the operator whose token was created at this start.
+
+        None with replicas, since another one may get the request."""
         return self.doors.web.admission.new_link() if self.doors.web and not self.runtime.store.shared else None
 
     async def claim_code(self) -> str | None:
-        """The code with which a person becomes the owner; None if there is one, or if the database does not say."""
+        """Return the code with which a person becomes the owner; None if there is an owner or no database."""
         with suppress(StoreUnavailable):
             return await self.runtime.setup.owners.claim_code(self.runtime.now())
         return None
 
     def _owners_changed(self) -> None:
-        """A claimed owner has a separate menu, and the operator's pages say who owns the bot."""
-        self.spawn(self._links.begin(self.runtime.setup))
+        self.spawn(self._links.begin(self.runtime.setup))  # updates the owners' menus
         self._lasting.live.announce(event("owners", {}), OPERATOR)
 
     def spawn(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
-        # An empty context: what a /claim starts is not part of its turn, and its log lines must not name that turn.
+        # An empty context: work started by /claim is not part of its turn and must not log its turn id.
         task = asyncio.create_task(work, context=Context())
         self._background.add(task)
         task.add_done_callback(self._ended)
@@ -311,11 +311,11 @@ class Gateway:
 
 
 CALLS_AT_ONCE = 2
-"""Bodies of `/v1` in memory: together no larger than this many of the longest."""
+"""Bodies of `/v1` in memory together are at most this many times the longest."""
 
 
 class Doors:
-    """`web` is the web chat of the config that holds; None if it has none."""
+    """The HTTP app of the config in force. `web` is its web chat, or None."""
 
     def __init__(
         self,
@@ -336,17 +336,16 @@ class Doors:
         self.build()
 
     def adopt(self, config: ServerConfig) -> None:
-        """Restarts the counters of what the server's config limits."""
+        """Apply the server's new config; its counters restart."""
         self.peers = Peers(config.trusted_proxies)
         self.bodies = Bodies(config.max_unverified_bytes)
         self._guesses = Guesses(self.peers, per_minute=config.wrong_tokens_per_minute, now=self._runtime.now)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answers with the doors of the config that holds when a request arrives."""
+        """Answer with the app of the config in force when the request arrives."""
         await self._app(scope, receive, with_retry(send))
 
     def build(self) -> None:
-        """No documentation pages: what is served is in docs/http.md."""
         setup = self._runtime.setup
         found = setup.channels.get((WebChannel.name, WebChannel.account))
         self.web = found if isinstance(found, WebChannel) else None
@@ -378,15 +377,15 @@ TROUBLE_EVERY_SECONDS = 5.0
 
 
 class Upkeep:
-    """Each method runs as long as the gateway does."""
+    """Background jobs; each method runs until it is cancelled."""
 
     def __init__(self, runtime: Runtime, tell: Callable[[Notice], Awaitable[None]]) -> None:
         self._runtime = runtime
         self._tell = tell
 
     async def prune(self) -> None:
-        """Deletes what is kept no longer. The rows that a turn's layers refer to stay as long as these. A step that fails
-        holds up no other."""
+        """Delete expired rows periodically. Rows that a turn's layers refer to are kept as long as the layers. A failing
+        step does not stop the others."""
         store = self._runtime.store
         while True:
             now, kept = self._runtime.now(), self._runtime.setup.config.console.keep_days * DAY_SECONDS
@@ -415,7 +414,7 @@ class Upkeep:
                 self._runtime.metrics.loop_lag.observe(max(0.0, clock() - due))
 
     async def watch_models(self) -> None:
-        """Tells the owners of a model that refuses every request."""
+        """Notify the owners of models that refuse every request."""
         while True:
             await asyncio.sleep(TROUBLE_EVERY_SECONDS)
             for model, fault, readers in self._runtime.trouble.untold():

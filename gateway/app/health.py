@@ -1,8 +1,7 @@
-"""The watch over the channels: what changes is logged, counted and shown to the operator on the page; owners hear of what
-lasts.
+"""Watch the channels: log, count and show each change of state; notify owners of lasting faults.
 
-The channels know their state themselves; here it is looked at once a second, so that a state which nobody asks for is
-noticed, too. A webhook that has heard nothing is told whether the public address leads here.
+Channels know their own state; it is polled once a second so that every change is noticed. If a webhook has received
+nothing, the public address is probed.
 """
 
 import asyncio
@@ -24,19 +23,19 @@ from gateway.store.errors import outage_of
 
 LOOK_SECONDS = 1.0
 LASTING_SECONDS = 60.0
-"""Seconds after which owners hear of a channel that is not ok."""
+"""Seconds before owners are notified of a failing channel."""
 AGAIN_SECONDS = 3600.0
 FIRST_REACH_SECONDS, REACH_SECONDS = 10.0, 300.0
-"""The first try of the public address, and the time between two. A proxy may notice a start only by its own checks."""
+"""First delay and interval of probes of the public address. A proxy may notice a start only by its own checks."""
 KNOWN_SECONDS = 5.0
-"""Seconds for which the start waits for the states of its channels, before it says that they still connect."""
+"""Seconds that the start waits for its channels before it reports them as connecting."""
 
 States: TypeAlias = Mapping[tuple[str, str], ChannelState]
 log = structlog.get_logger()
 
 
 class HealthWatch:
-    """`page` is the web chat of now, if there is one; `tell` reaches the owners."""
+    """`page` returns the current web chat, if any; `tell` notifies the owners."""
 
     def __init__(
         self, runtime: Runtime, page: Callable[[], WebChannel | None], tell: Callable[[Notice], Awaitable[None]]
@@ -46,7 +45,7 @@ class HealthWatch:
         self._tell = tell
         self._seen: dict[tuple[str, str], ChannelState] = {}
         self._told: dict[tuple[str, str], float] = {}
-        """The channels whose fault the owners know, and since when."""
+        """The channels of reported faults, with the time of the fault."""
 
     async def run(self) -> None:
         while True:
@@ -56,7 +55,7 @@ class HealthWatch:
             await asyncio.sleep(LOOK_SECONDS)
 
     async def reach(self) -> None:
-        """Tries the public address while a webhook has heard nothing."""
+        """Probe the public address while a webhook has received nothing."""
         await asyncio.sleep(FIRST_REACH_SECONDS)
         while True:
             with logged("public_url_not_tried"):
@@ -70,7 +69,7 @@ class HealthWatch:
             await asyncio.sleep(REACH_SECONDS)
 
     async def known(self) -> States:
-        """The states of the channels that depend on a platform, as soon as they are known; soon in any case."""
+        """Return the states of the platform channels once all are known, or after `KNOWN_SECONDS`."""
         ends = asyncio.get_running_loop().time() + KNOWN_SECONDS
         channels = self._runtime.setup.channels
         while True:

@@ -1,4 +1,4 @@
-"""The watch over MCP servers: owners hear of tools that are withheld from the agents, and of a server that stays away."""
+"""Watch the MCP servers: notify owners of tools withheld from agents, and of servers that stay unreachable."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Mapping
@@ -13,7 +13,7 @@ from tools.mcp.server import McpServer, Review
 
 LOOK_SECONDS = 2.0
 LASTING_SECONDS = 60.0
-"""Seconds after which owners hear of a server that cannot be reached."""
+"""Seconds before owners are notified of an unreachable server."""
 SHOWN_MAX = 3
 SHOWN_CHARS = 300
 
@@ -31,7 +31,7 @@ class ServerWatch:
             await asyncio.sleep(LOOK_SECONDS)
 
     def due(self) -> Iterator[Notice]:
-        """The notices of what is so now; `tell` tells each cause once an hour."""
+        """Yield the notices that apply now; `tell` limits each cause to one an hour."""
         for server in self._runtime.setup.mcp.servers.values():
             if server.fault and self._runtime.now() - server.since >= LASTING_SECONDS:
                 yield _down(server)
@@ -63,7 +63,6 @@ def _withheld(server: McpServer) -> Notice:
 
 
 def _change(tool: Definition, reviews: Mapping[str, Review], *, zh: bool) -> str:
-    """A line with the tool's description now and before; a change of its arguments alone is named as such."""
     before = reviews.get(tool.tool, Review()).accepted
     old = Definition(tool.server, tool.tool, before).description if before else ""
     name, now = f"\n- `{tool.name}`", value(tool.description[:SHOWN_CHARS])

@@ -1,10 +1,10 @@
-"""`serve`: the gateway behind uvicorn, and what signals mean.
+"""`serve`: the gateway under uvicorn, and its signals.
 
-The first SIGTERM or SIGINT turns readiness red at once and lets turns reach a step border; only then the port
-closes: until that moment deliveries are still stored, for the next start. A second signal, a second later, exits hard.
-A graceful stop exits with 0. SIGHUP reloads the config. Connections get the files that turns and the database leave them.
+The first SIGTERM or SIGINT fails readiness and lets turns reach a step border; only then does the port close, so deliveries
+are still stored for the next start. A second signal, at least a second later, exits immediately. A graceful stop exits with
+0. SIGHUP reloads the config. Connections get the files that turns and the database leave.
 
-A valid config is swapped in between two steps of the event loop when its file, or a file that it names, has changed; an
+When the config file, or a file that it names, changes, a valid config is applied between two steps of the event loop; an
 invalid one changes nothing and is reported.
 """
 
@@ -49,7 +49,7 @@ from tools.catalog import own_tools
 log = structlog.get_logger()
 
 LOOK_SECONDS = 0.4
-"""Seconds between two looks; a change is read when two of them have seen the same."""
+"""Poll interval; a change is read once two polls see the same."""
 
 
 _Stamp = tuple[tuple[int, int, int] | None, ...]
@@ -57,13 +57,13 @@ _Stamp = tuple[tuple[int, int, int] | None, ...]
 
 @dataclass(eq=False)
 class Reload:
-    """`applied` is called with a config before it holds: for the log, which must know its secrets."""
+    """`applied` is called with a new config before it is in force, so that the log learns its secrets first."""
 
     gateway: Gateway
     path: Path
     environment: Mapping[str, str]
     loaded: Loaded
-    """The config and its files as the gateway started."""
+    """The config and its files at the start."""
     applied: Callable[[Config], None]
     record: ServingFile | None = None
 
@@ -72,12 +72,12 @@ class Reload:
         self._files = self.loaded.files
         self._requested = asyncio.Event()
         self._tools = own_tools(self.loaded.config.tools).digest
-        """The operator's tools that are in force."""
+        """Digest of the operator's tools in force."""
         self._loaded = self._stamp()
-        """Taken before anything starts: an edit during the start is an edit, too."""
+        """Taken before anything starts, so that an edit during the start is noticed."""
 
     def request(self) -> None:
-        """Read it now, changed or not."""
+        """Reload the config now, even if it is unchanged."""
         self._requested.set()
 
     async def run(self) -> None:
@@ -106,7 +106,7 @@ class Reload:
         except OSError as failure:
             problems = self._problem(f"{failure.filename}: {failure.strerror}")
             log.error("config_refused", problem=str(problems[0]), in_force=state.version)
-        except Exception as failure:  # the watcher's edge: the next edit must be seen even if this one failed
+        except Exception as failure:  # keep watching: the next edit may work
             problems = self._problem(f"it could not be put in force ({type(failure).__name__}); the log has the place")
             log.error("config_not_applied", exc_info=failure, in_force=state.version)
         state = replace(self.gateway.runtime.config_state, problems=problems)
@@ -165,20 +165,20 @@ def _stamps(files: Iterable[Path]) -> Iterable[tuple[int, int, int] | None]:
 
 
 UNREAD_SECONDS = 60
-"""Seconds after which the kernel disconnects a peer that reads nothing of what it is sent."""
+"""Seconds after which the kernel disconnects a peer that does not read."""
 SAME_SIGNAL_SECONDS = 1.0
-"""A supervisor that signals `make` and us means it once."""
+"""A supervisor may signal both `make` and us; count that once."""
 BACKLOG = 2048
-"""Connections that the system takes for us while we are at something else; it hands them over in one go."""
+"""Connections that the kernel accepts while the event loop is busy."""
 _PR_SET_DUMPABLE = 4
 FILES_MAX = 1 << 20
-"""Files that may be open if the system knows no limit."""
+"""The limit on open files if the system sets none."""
 FILES_KEPT = 64
-"""Files kept for the log, the database, the channels' clients and what the interpreter opens."""
+"""Files reserved for the log, the database, the channels' clients and the interpreter."""
 FILES_PER_TURN = 4
 """The connection to a model, and the pipes of a command."""
 GC_THRESHOLDS = (10_000, 5, 5)
-"""A turn makes thousands of objects, and next to no cycles."""
+"""A turn creates thousands of objects and hardly any cycles."""
 CLAIM = Bilingual(
     "  claim      nobody owns this bot yet: send it /claim {} in a direct chat, and it is yours (within a day)\n",
     "  认领       机器人还没有所有者：在私聊中发送 /claim {} 即可认领（一天内有效）\n",
@@ -195,7 +195,7 @@ class AddressInUse(OperatorError):
 
 
 class Server(uvicorn.Server):
-    """uvicorn with our signals: it would close the port first and end with the signal's exit code."""
+    """uvicorn with our signal handling: its own closes the port first and exits with the signal's code."""
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -203,7 +203,7 @@ class Server(uvicorn.Server):
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """Raises AddressInUse with what the system says."""
+    """Open the listening socket. Raises AddressInUse with the system's reason."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         listener = socket.create_server((host, port), family=family, backlog=BACKLOG)
@@ -255,7 +255,7 @@ async def _say_states(gateway: Gateway, language: Language) -> None:
 
 
 async def serve_one(gateway: Gateway, listener: socket.socket, ready: Callable[[Callable[[], object]], object]) -> None:
-    """Serves a person at this machine, in any thread. `ready` gets the function that stops it. Raises StoreUnavailable."""
+    """Serve one person at this machine, in any thread. `ready` gets the function that stops it. Raises StoreUnavailable."""
     loop = asyncio.get_running_loop()
     stopping = asyncio.Event()
     await gateway.start_for_one()
@@ -290,25 +290,26 @@ async def _until(
 
 
 def harden() -> None:
-    """Makes new files private to their owner and forbids memory dumps. Under root, commands run as another user, who may
-    pass through to a workspace."""
+    """Make new files private to their owner and forbid core dumps. Under root, commands run as another user, which may
+    still traverse folders to a workspace."""
     os.umask(0o066 if os.geteuid() == 0 else 0o077)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    if sys.platform == "linux":  # a dump that is piped to a program knows no limit
+    if sys.platform == "linux":  # RLIMIT_CORE does not apply to dumps piped to a program
         ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
 
 
 def freeze_heap() -> None:
-    """Freezes what stays loaded: an SDK leaves a quarter of a million objects that every full collection would walk."""
+    """Exempt loaded modules from garbage collection: an SDK leaves 250,000 objects that every full collection would
+    walk."""
     gc.collect()
     gc.freeze()
-    # Python collects fully once the heap has grown by a quarter since the last time: this one finds nothing to grow from.
+    # Python runs a full collection once the heap has grown by a quarter since the last: reset that baseline.
     gc.collect()
     gc.set_threshold(*GC_THRESHOLDS)
 
 
 def raise_files() -> int:
-    """Lets the process have as many files open as the system allows; returns their number."""
+    """Raise the limit on open files to the hard limit; return it."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with contextlib.suppress(ValueError, OSError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
@@ -317,7 +318,7 @@ def raise_files() -> int:
 
 
 def connections_of(files: int, config: Config) -> int:
-    """The number of files that connections may take; a quarter in any case."""
+    """Return the number of files that connections may use; at least a quarter."""
     kept = FILES_KEPT + FILES_PER_TURN * config.limits.parallel_turns + config.database.connections
     return max(files // 4, files - kept)
 

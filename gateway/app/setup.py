@@ -1,7 +1,7 @@
-"""Builds what one config asks for: channels, providers, runners and queues, as one `Setup` that is swapped in as a whole.
+"""Build the parts of one config (channels, providers, runners, queues) as one `Setup` that is swapped in as a whole.
 
-A new config takes over what it leaves as it was: a channel whose account did not change keeps its connection and what
-it knows of itself, and a provider keeps its name's place in running turns, whose next request follows the new config.
+A new config reuses what is unchanged: a channel with the same account keeps its connection and its state. A provider of the
+same name is kept for running turns; its next request follows the new config.
 """
 
 import hashlib
@@ -50,7 +50,7 @@ FIXED = ("database", "server.host", "server.port", "tracing")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Lasting:
-    """The parts that outlive every config; each setup is built of them. `wake` looks at what is due."""
+    """The parts that outlive each config; every setup is built with them. `wake` looks for due work."""
 
     store: Store
     scrubber: Scrubber
@@ -64,7 +64,7 @@ class Lasting:
 
 
 def build_setup(config: Config, environment: Mapping[str, str], lasting: Lasting, before: Setup | None = None) -> Setup:
-    """Takes of the setup `before` what is still good. Nothing of that changes until `adopt` is called. Raises OSError if a
+    """Build the setup, reusing unchanged parts of `before`, which is not modified until `adopt`. Raises OSError if a
     workspace cannot be opened."""
     store, now, metrics = lasting.store, lasting.now, lasting.metrics
     lasting.scrubber.learn(secrets_of(config))
@@ -149,7 +149,7 @@ def _runners(
 
 
 def adopt(setup: Setup, before: Setup) -> None:
-    """Points the providers that turns hold at the new config; a removed one loses its key."""
+    """Switch the providers that turns hold to the new config; revoke the key of a removed one."""
     setup.processes.config = setup.config.tools.process
     for name, provider in before.providers.items():
         if not isinstance(provider, NetworkProvider):
@@ -169,7 +169,6 @@ def _providers(config: Config, before: Setup | None) -> Iterator[tuple[str, Prov
 
 
 def _provider(name: str, config: ProviderConfig, before: Provider | None) -> Provider:
-    """Returns the provider that turns hold if it speaks the same wire; `adopt` gives it the new config."""
     if isinstance(before, NetworkProvider) and before.api == api_of(name, config):
         return before
     return build_provider(name, config)
@@ -188,8 +187,6 @@ def _channels(config: Config, deps: ChannelDeps, before: Setup | None) -> Iterat
 
 
 def _made_of(config: Config) -> dict[tuple[str, str], tuple[Account, Any, Any]]:
-    """Each account with its own config and its facts: a channel is built from these alone. Its neighbours are channels of
-    their own."""
     shown, found = exposure(config), {}
     for it in configured(config.channels):
         own = it.config.but(accounts={}) if named_accounts(it.config) else it.config
@@ -202,7 +199,7 @@ def restart_keys(config: Config, started_with: Config) -> tuple[str, ...]:
 
 
 def loaded_over(config: Config, running: Config) -> Config:
-    """The config with what cannot change as it is."""
+    """Return the config with the running values of keys that cannot change."""
     server = config.server.but(host=running.server.host, port=running.server.port)
     return config.but(server=server, database=running.database, tracing=running.tracing)
 
@@ -215,7 +212,7 @@ def _at(config: Config, key: str) -> Any:
 
 
 def version_of(config: Config) -> str:
-    """12 hex digits of what is in force, the same on every replica that has read the same."""
+    """Return 12 hex digits that identify the config in force, equal on replicas with the same config."""
     facts = config.model_dump(mode="json", exclude={"database": True, "server": {"host", "port"}})
     secrets = sorted((repr(key), secret) for key, secret in secrets_in(config) if key[0] != "database")
     own = own_tools(config.tools).digest
@@ -225,7 +222,7 @@ def version_of(config: Config) -> str:
 
 
 def changes(new: Config, old: Config) -> list[str]:
-    """The differences, by key; agents by their ids and channels by their names."""
+    """List the keys that differ; agents by id and channels by name."""
     keys = []
     for name, it in type(new).model_fields.items():
         if name not in ("agents", "channels") and getattr(new, name) != getattr(old, name):

@@ -1,9 +1,8 @@
-"""The notices of other workers of a shared database: choices and owners are loaded, what is due is looked at, and the rest
-goes to the lanes and the pages.
+"""Handle the notices of other workers of a shared database: reload choices and owners, run due work, wake lanes and pages.
 
-Running turns of the web chat reach the pages of other replicas the same way. A replica with pages asks for them every few
-seconds; one that runs turns sends each as it grows, as long as it is asked. Nothing is stored: what gets lost comes with
-the next answer. A single replica only asks.
+Running turns of the web chat reach the pages of other replicas in the same way. A replica with pages asks for them every
+few seconds; while asked, a replica with running turns sends each as it grows. Nothing is stored: the next update replaces a
+lost one. A single replica only asks.
 """
 
 import asyncio
@@ -37,7 +36,7 @@ AGAIN_SECONDS = 5.0
 
 
 class WorkerNotices:
-    """`wake` looks at what is due."""
+    """Dispatch notices; `wake` looks for due work."""
 
     def __init__(self, runtime: Runtime, lanes: Lanes, live: LiveTurns, wake: Callable[[], None]) -> None:
         self._runtime = runtime
@@ -49,8 +48,8 @@ class WorkerNotices:
         self.replicas = Replicas(live, runtime.store, self._soon) if runtime.store.shared else None
 
     def receive(self, what: str | None) -> None:
-        """Handles a notice: about a session, all sessions, choices, what is due or the web chat."""
-        # None also after a lost connection: a notice may have been missed.
+        """Handle a notice: about a session, all sessions, choices, due work or the web chat."""
+        # None also means a lost connection: notices may have been missed.
         if what in (CHOICES_NOTICE, OWNERS_NOTICE, None) and not self._runtime.control.draining:
             self._soon(self.load_choices())
         if what in (LATER_NOTICE, None):
@@ -67,7 +66,7 @@ class WorkerNotices:
             self._lanes.notified(what)
 
     async def load_choices(self) -> None:
-        """Loads what people have chosen and who owns the bot; tries again until the database gives it."""
+        """Load the stored choices and owners; retry until the database is available."""
         try:
             await self._runtime.choices.load()
             await self._runtime.setup.owners.claimed.load()
@@ -91,17 +90,17 @@ class WorkerNotices:
 
 
 LIVE_NOTICE = "live "
-"""The beginning of its notices; no session has such a name."""
+"""Prefix of its notices; no session id starts so."""
 ASK_SECONDS = 10.0
 ASKED_SECONDS = 3 * ASK_SECONDS
 PACE_SECONDS = 0.1
-"""Seconds between any two notices: a replica with many turns sends each more seldom."""
+"""Minimum seconds between two notices, so each of many turns is sent less often."""
 PIECE_CHARS = 7_000
-"""PostgreSQL takes notices of less than 8,000 bytes."""
+"""PostgreSQL limits notices to less than 8,000 bytes."""
 
 
 class Replicas:
-    """`spawn` runs what is sent, and is waited for at the end of the process."""
+    """Share running turns with other replicas. `spawn` runs the sends, which are awaited when the process ends."""
 
     def __init__(self, live: LiveTurns, store: Store, spawn: Callable[[Coroutine[None, None, None]], object]) -> None:
         self._live = live
@@ -110,14 +109,14 @@ class Replicas:
         self._id = secrets.token_hex(8)
         self._last_ask = self._asked = float("-inf")
         self._due: dict[TurnKey | None, LiveTurn | None] = {}
-        """The turns that are to be sent; under None a question."""
+        """Turns to send; the key None is the request for the turns of others."""
         self._sending = False
         self._pieces: dict[str, str] = {}
-        """The text that has arrived of the newest notice of each replica."""
+        """The pieces received so far of the newest notice of each replica."""
         live.watched, live.changed = self._ask, self._changed
 
     def receive(self, notice: str) -> None:
-        """Reads the notice of any replica: another version's may not be understood."""
+        """Read a notice of another replica; ignore one in the format of another version."""
         origin, left, piece = f"{notice.removeprefix(LIVE_NOTICE)}  ".split(" ")[:3]
         if origin == self._id:
             return

@@ -1,8 +1,7 @@
-"""The OpenAI-compatible endpoint, and `POST /v1/send`: other software talks to the agents, whose ids are the models, and
-has the gateway send messages. See docs/api.md.
+"""The OpenAI-compatible endpoint, `POST /v1/send` and `POST /mcp`. Agent ids are the models. See docs/api.md.
 
-A call is a message like any other: stored before anything is done for it, and answered in its own turn, whether or not
-its program still waits. A program that repeats a call under the same `Idempotency-Key` gets the answer of the first.
+A call is a message like any other: it is stored first, then answered in its own turn, even if the client disconnects. Calls
+with an `Idempotency-Key` are idempotent: a retry gets the answer of the first call.
 """
 
 import base64
@@ -45,8 +44,7 @@ from tools.attachment import safe_name
 log = structlog.get_logger()
 
 HOLD_SECONDS = 10.0
-"""A stream begins with the first words, so that a call which fails before them has the status of its error; after this, it
-begins without any, so that no proxy in between takes it for dead."""
+"""Wait this long for the first words before a stream starts, so that an early failure keeps its status."""
 KEY_CHARS_MAX = 255
 
 TokenRoute: TypeAlias = Callable[[Request, str], Awaitable[Response]]
@@ -96,13 +94,13 @@ class ApiDoor:
         return authorised
 
     def _admit(self, request: Request) -> str:
-        """Return the token's name. All tokens are compared, to leak nothing by timing."""
         headers = request.headers.getlist("authorization")
         secret = (headers[0] if len(headers) == 1 else "").encode("latin-1")
         scheme, _, token = secret.partition(b" ")
         if scheme.lower() != b"bearer" or not token:
             raise ApiError(401, "Send a token of server.api.tokens: Authorization: Bearer …", code="invalid_api_key")
         tokens = self.runtime.setup.config.server.api.open
+        # Compare all tokens, to leak nothing by timing.
         matches = [name for name, it in tokens.items() if hmac.compare_digest(token.strip(), it.encode())]
         if matches:
             return matches[0]
@@ -154,7 +152,7 @@ class ApiDoor:
         if not is_own_origin(request.headers.items(), urlsplit(url).netloc if url else None):
             sentence = "The request comes from a page of another site (Origin)."
             raise ApiError(403, sentence, type_="permission_error", code="foreign_origin")
-        if request.method != "POST":  # no stream of the gateway's own words, and no session that could be ended
+        if request.method != "POST":  # neither server-initiated messages nor sessions
             return Response(status_code=405, headers={"allow": "POST"})
         body = await self._body(request)
 
@@ -221,7 +219,6 @@ class ApiDoor:
         return StreamingResponse(body, headers=headers, media_type="text/event-stream")
 
     def _open(self, name: str) -> list[str]:
-        """List the agents that the program may ask: as for everybody, none that bindings keep for others."""
         message = message_in(ApiChannel.name, name, Chat(id="", kind="direct"), name)
         return [it for it in self.runtime.setup.runners if self.runtime.is_open(it, message)]
 
@@ -234,7 +231,7 @@ class ApiDoor:
 
 
 def bytes_max(config: Config) -> int:
-    """The longest call: its words, and pictures that are together as large as one file, in base64."""
+    """Return the maximum size of a call: its text, and pictures up to one file's limit in base64."""
     return config.server.max_body_bytes + config.limits.file_bytes * 4 // 3
 
 
@@ -256,7 +253,7 @@ def _refusal(error: ApiError) -> Response:
     headers = {} if error.retry_seconds is None else {"retry-after": str(error.retry_seconds)}
     if error.status == 401:
         headers["www-authenticate"] = "Bearer"
-    if error.final:  # the official client would repeat the call, and the turn with it
+    if error.final:  # the official client would retry, and so repeat the turn
         headers["x-should-retry"] = "false"
     return answer_json({"error": error.body}, error.status, **headers)
 
@@ -329,7 +326,7 @@ class SendBody(BaseModel):
 
 
 def send_of(raw: bytes, channels: ChannelsConfig, file_bytes: int) -> tuple[Place, str, list[File]]:
-    """Parse the body into place, text and files. Raises ApiError."""
+    """Parse the body into chat, text and files. Raises ApiError."""
     try:
         body = SendBody.model_validate_json(raw)
     except ValidationError as error:
@@ -360,7 +357,7 @@ def _file(sent: SentFile, number: int, file_bytes: int) -> File:
 
 
 def send_answer(id_: str, outcome: SendOutcome) -> tuple[int, dict[str, object]]:
-    """Status and content: 200 once it is sent, 202 while it is tried further. Raises ApiError if it is refused."""
+    """Return status and content: 200 if sent, 202 while retries continue. Raises ApiError if refused."""
     if outcome.state == "refused":
         message = f"It was not sent: {outcome.reason}"
         raise ApiError(502, message, type_="server_error", code="not_delivered", final=True)

@@ -1,9 +1,8 @@
-"""Bodies of requests: how large one may be, how long it may take, and how much of unfinished ones is in memory.
+"""Request bodies: limits on their size, their time, and the memory of unfinished ones.
 
-Half a body costs memory before its sender is known. So bodies that are still arriving share one budget. While it is
-full, the next piece waits; the body that has been arriving for longest is then cut off with a 503. A genuine delivery
-arrives whole or within a second, so those who send slowly make room for it. A known sender's large body has its whole
-size reserved first and is never cut off: it waits unread, at its sender.
+Unfinished bodies of unknown senders share one memory budget. While it is full, reading pauses, and the oldest body is cut
+off with a 503: genuine deliveries arrive within a second, so slow senders make room for them. A known sender's upload
+reserves its whole size first and is never cut off; until then it waits unread.
 """
 
 import asyncio
@@ -15,12 +14,12 @@ from fastapi import Request
 from gateway.state.runtime import MemoryQuota
 
 YOUNG_SECONDS = 1.0
-"""A body that has been arriving for less is cut off only if twice the budget is in use."""
+"""A younger body is cut off only if twice the budget is in use."""
 NO_ROOM = "too many unfinished bodies at once (server.maxUnverifiedBytes); send it again"
 
 
 class Unreadable(Exception):
-    """The body could not be read: the answer is `status`, and its content was not looked at."""
+    """The body could not be read; respond with `status`."""
 
     def __init__(self, status: int, reason: str) -> None:
         super().__init__(reason)
@@ -43,12 +42,12 @@ class Bodies:
         self.bytes_max = bytes_max
         self.held = 0
         self._arriving: dict[_Arriving, None] = {}
-        """The oldest first."""
+        """Oldest first."""
         self._freed = asyncio.Event()
         self._room = MemoryQuota()
 
     async def read(self, request: Request, *, bytes_max: int, seconds: float) -> bytes:
-        """The raw body. Raises Unreadable."""
+        """Return the raw body. Raises Unreadable."""
         if declared_size(request, 0) > bytes_max:
             raise Unreadable(413, "body too large")
         body = None
@@ -82,7 +81,6 @@ class Bodies:
         return self._room.hold(size, self.bytes_max)
 
     async def _make_room(self, body: _Arriving) -> None:
-        """Wait while the budget is exceeded, and cut off the slowest bodies. Raises Unreadable if `body` is one."""
         clock = asyncio.get_running_loop().time
         while self.held > self.bytes_max and not body.is_cut:
             oldest = next(iter(self._arriving))

@@ -47,18 +47,18 @@ _TAKEN: Mapping[str, Sequence[Any]] = {
     "modalities": (None, ["text"]),
     **dict.fromkeys(("audio", "input", "instructions", "previous_response_id", "conversation", "prompt"), _NOTHING),
 }
-"""The values that ask for nothing, of the parameters that decide what an answer is."""
+"""No-op values of parameters that would change the answer; other values are refused."""
 _HEEDED = ("model", "messages", "stream", "stream_options", "user", *_TAKEN)
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 IGNORED_MAX = 30
 _EARLIER = "[image]"
-"""Replaces a picture of an earlier message: only those of the last one are shown."""
+"""Replaces pictures of earlier messages: the model sees only those of the last one."""
 _DATA = re.compile(r"data:([a-z0-9.+/-]{1,80})?(?:;[a-z0-9=.-]{1,80}){0,3};base64,", re.IGNORECASE)
 _SYSTEM = ("system", "developer")
 
 
 class ApiError(Exception):
-    """An answer with OpenAI's shape of an error. `final`: another attempt of the same call would only end the same way."""
+    """Error response in OpenAI's shape. `final`: a retry of the same call would fail in the same way."""
 
     def __init__(
         self,
@@ -84,8 +84,8 @@ def unsupported(param: str, message: str) -> ApiError:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ApiCall:
-    """`text` is what is to be answered. `session` names the conversation it belongs to, if any. `ignored` are
-    the parameters that ask for something and change nothing."""
+    """`text` is the message to answer. `session` names its conversation, if any. `ignored` lists the parameters that have
+    no effect."""
 
     agent: str
     text: str
@@ -95,7 +95,7 @@ class ApiCall:
     pictures: tuple[File, ...] = ()
     ignored: tuple[str, ...] = ()
     with_usage: bool = True
-    """True if a stream of chunks ends with what the answer took."""
+    """True if a stream ends with the token usage."""
 
 
 class ApiPart(BaseModel):
@@ -124,7 +124,7 @@ class Body(BaseModel):
 
 
 def parsed(raw: bytes, session: str | None) -> ApiCall:
-    """Parse the body of a call. `session`: as the header says. Raises ApiError."""
+    """Parse the body of a call; `session` is from the header. Raises ApiError."""
     try:
         given = orjson.loads(raw)
         body = Body.model_validate(given)
@@ -180,7 +180,6 @@ def _split(messages: Sequence[ApiMessage]) -> tuple[list[str], list[Earlier]]:
 
 
 def _text(message: ApiMessage, place: str, instead: str) -> str:
-    """The words of a message, with `instead` in the place of each picture. Raises ApiError."""
     if message.tool_calls or message.function_call:
         raise unsupported(f"{place}.tool_calls", f"{place}.tool_calls: tools are the agent's own.")
     if not isinstance(message.content, list):
@@ -240,19 +239,18 @@ def _session(name: str | None) -> str | None:
 
 
 def _place(location: Sequence[int | str]) -> str:
-    """`messages[0].content`, without the names of alternatives."""
     names = [it for it in location if isinstance(it, int) or it.isidentifier()]
     text = "".join(f"[{it}]" if isinstance(it, int) else f".{it}" for it in names if it not in ("str", "list"))
     return text.removeprefix(".")
 
 
 POLL_SECONDS = 1.0
-"""Seconds between two looks into the store, for an answer that another replica gives."""
+"""Poll interval for an answer of another replica."""
 
 
 @dataclass(kw_only=True)
 class Answering:
-    """One call, accepted as soon as the first piece is asked for. `final` and `text` are there once the pieces are over."""
+    """One call, accepted when the first piece is requested. `final` and `text` are set once the pieces end."""
 
     runtime: Runtime
     intake: Intake
@@ -268,7 +266,8 @@ class Answering:
         return self.context.message_id.replace("-", "")
 
     async def pieces(self) -> AsyncGenerator[str]:
-        """The text as it grows; an empty one now and then. Raises ApiError if the call has failed, and StoreUnavailable."""
+        """Yield the text as it grows, and now and then an empty piece. Raises ApiError if the call failed,
+        StoreUnavailable."""
         with self.channel.waiting(self.context.message_id) as waiting:
             key = self.context.message_id
             acceptance = await self.intake.accept(self.context, self.call.agent, key, self.call.caller)
@@ -302,9 +301,9 @@ class Answering:
         return waiting.progress is not None and waiting.progress.outcome is not None
 
     async def _answer(self, key: str) -> StoredAnswer | None:
-        """A client who leaves cancels no read, which can hang in its driver. Without the database there is no answer yet."""
         reading = self.runtime.store.answer(f"{self.channel.name}:{self.channel.account}:{key}")
         try:
+            # A disconnecting client must not cancel the read: a cancelled driver call can hang.
             return await asyncio.shield(asyncio.ensure_future(reading))
         except StoreUnavailable as error:
             log.error("answer_unavailable", error=repr(error))
@@ -321,7 +320,7 @@ class Answering:
 
 @dataclass(slots=True)
 class Shown:
-    """The text that a stream has shown: `step` is the turn's newest, after `tools` calls."""
+    """The text that a stream has shown: `step` is the text of the newest step, after `tools` tool calls."""
 
     step: str = ""
     tools: int = 0
@@ -338,7 +337,7 @@ class Shown:
         return ""
 
     def end(self, text: str) -> str:
-        """The rest of the whole answer; all of it beneath what was shown of another."""
+        """Return the rest of the final answer, or all of it as a new paragraph if other text was shown."""
         if text.startswith(self.step):
             return text[len(self.step) :]
         return f"\n\n{text}" if text else ""

@@ -24,7 +24,7 @@ from gateway.observe.metrics import Metrics
 log = structlog.get_logger()
 
 RETRY_SECONDS = 5
-"""Seconds after which to try again what was answered with a 503."""
+"""The `retry-after` of a 503."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +95,7 @@ def with_retry(send: Send) -> Send:
 
 
 PIPELINED_MAX = 32
-"""Requests that wait behind the one being answered: hardly any client sends a second one before its answer."""
+"""Maximum pipelined requests; hardly any client pipelines."""
 FIELD_EXTRA_BYTES = 4
 """A colon, a space and the end of the line."""
 SWEEP_SECONDS = 0.5
@@ -109,7 +109,7 @@ class Connection(HttpToolsProtocol):
         self._owner = owner
         self._limits = owner.limits
         self._unseen_bytes = 0
-        """Received since the parser last found something: it holds them, or throws them away."""
+        """Bytes received since the parser's last callback."""
         self._header_bytes = 0
         self._unsent_bytes = 0
         self.in_header = self._in_body = False
@@ -132,7 +132,7 @@ class Connection(HttpToolsProtocol):
         try:
             self.parser.feed_data(data)
         except httptools.HttpParserUpgrade:
-            self.cycle.keep_alive = False  # answered as if it were no upgrade, and nothing can follow
+            self.cycle.keep_alive = False  # answer as a plain request, then close
         except httptools.HttpParserError:
             self._refusal = self._refusal or MALFORMED
         if self._unseen_bytes > self._limits.max_header_field_bytes + FIELD_EXTRA_BYTES:
@@ -140,7 +140,7 @@ class Connection(HttpToolsProtocol):
         if self._refusal is not None:
             self.refuse(self._refusal)
         elif self._in_body and self.cycle and not self.cycle.response_complete:
-            self.flow.pause_reading()  # until the door asks for more: no budget counts what was not asked for
+            self.flow.pause_reading()  # until the door reads more: unread data is in no budget
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
@@ -200,7 +200,7 @@ class Connection(HttpToolsProtocol):
             self._owner.stop_waiting(self)
 
     def refuse(self, refusal: Refusal) -> None:
-        """Stop reading and close the connection; send the refusal unless another request still waits for its answer."""
+        """Stop reading and close the connection. Send the refusal unless an earlier request still waits for its answer."""
         self._discarding_input = True
         self._owner.refused(refusal)
         if self.cycle is None or self.cycle.response_complete:
@@ -208,7 +208,7 @@ class Connection(HttpToolsProtocol):
                 self.transport.close()
                 return
             self.transport.write(refusal.answer)
-            self.transport.write_eof()  # further input is thrown away: a reset would take the answer with it
+            self.transport.write_eof()  # discard further input: a reset could lose the response
             self._wait_for_peer()
         elif self._in_body and not self.pipeline and not self.cycle.response_started:
             self.cycle.disconnected = True
@@ -218,7 +218,7 @@ class Connection(HttpToolsProtocol):
             self.cycle.keep_alive = False
 
     def give_up(self) -> None:
-        """Close a connection that timed out: its peer sent no request, or read nothing of an answer."""
+        """Close a timed-out connection: its peer sent no request, or did not read the response."""
         unsent = self.transport.get_write_buffer_size()
         if 0 < unsent < self._unsent_bytes:
             self._wait_for_peer()
@@ -239,28 +239,27 @@ class Connection(HttpToolsProtocol):
         self._owner.wait_for_peer(self)
 
     def _stop(self, refusal: Refusal) -> NoReturn:
-        """Stop the parser from inside one of its callbacks."""
         self._refusal = refusal
         raise httptools.HttpParserError(refusal.reason)
 
 
 class Connections:
-    """The connections of one gateway. `files` may be set lower: how many connections there are files for."""
+    """All connections of a gateway. `files` may be lowered to the number of connections that the file limit allows."""
 
     def __init__(self, limits: ServerConfig, peers: Peers, metrics: Metrics) -> None:
         self.files = FILES_MAX
         self._metrics = metrics
         self.adopt(limits, peers)
         self._open: dict[Connection, str | None] = {}
-        """The open connections, each with the network that it counts for."""
+        """Open connections, each with the network that it counts for."""
         self._waiting: dict[Connection, float] = {}
-        """The connections that wait for their peer, since when; the longest wait is first."""
+        """Start times of idle timeouts, oldest first."""
         self._by_network: Counter[str] = Counter()
         self._refused: Counter[str] = Counter()
         self._sweeping: asyncio.TimerHandle | None = None
 
     def adopt(self, limits: ServerConfig, peers: Peers) -> None:
-        """Set the limits of connections that are opened from now on."""
+        """Set the limits for new connections."""
         self.limits, self._peers = limits, peers
 
     @property
@@ -333,7 +332,6 @@ class Connections:
         return True
 
     def _makes_room(self, network: str) -> bool:
-        """Evict the idlest connection of a network at its limit; False if all have a request in flight."""
         waiting = [it for it, count_for in self._open.items() if count_for == network and it in self._waiting]
         idle = sorted((it for it in waiting if it.is_idle), key=self._waiting.__getitem__)
         if not idle:
@@ -352,7 +350,6 @@ class Connections:
             del self._by_network[network]
 
     def _sweep(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Close timed-out connections, and log all refusals since the last sweep in one line."""
         latest = loop.time() - self.limits.connection_timeout_seconds
         while self._waiting:
             connection, since = next(iter(self._waiting.items()))

@@ -1,8 +1,8 @@
-"""The HTTP door: webhooks in, health out. FastAPI lives here and nowhere else.
+"""HTTP routes for webhooks, health and metrics. FastAPI is used here and nowhere else.
 
-A delivery's headers are checked by its channel first. Its body is then read under a cap and a deadline, verified by the
-channel, judged and stored. Store first, then return 200; the lane runs separately. A refusal is a 4xx and stores nothing; a
-503 makes the platform deliver again.
+The channel checks a delivery's headers first. The body is then read within a size limit and a timeout, verified by the
+channel, and stored before the 200 is sent; the lane runs separately. A refusal is a 4xx and stores nothing; a 503 makes the
+platform redeliver.
 """
 
 import asyncio
@@ -60,8 +60,7 @@ log = structlog.get_logger()
 
 
 class Readiness:
-    """Readiness of this worker, for a load balancer. `started` is set when the gateway has
-    taken up what an earlier process left."""
+    """Readiness of this worker, for a load balancer. `started` is set after the work of earlier processes is recovered."""
 
     def __init__(self, runtime: Runtime, sweep: Sweep) -> None:
         self.started = False
@@ -72,7 +71,7 @@ class Readiness:
         self._probing = asyncio.Lock()
 
     async def failing(self) -> Mapping[str, Outage]:
-        """The failing checks with their outages; empty if ready."""
+        """Return the failing checks with their outages; empty if ready."""
         if not self.started:
             return {"start": _STARTING}
         if self._runtime.control.draining:
@@ -88,12 +87,12 @@ class Readiness:
     @property
     def queue(self) -> Mapping[str, float]:
         backlog = self._sweep.backlog
-        # A shared database counts in decimals, which are no JSON.
+        # PostgreSQL returns decimals, which JSON does not have.
         counts = {"messages": int(backlog.messages), "parts": int(backlog.parts)}
         return {**counts, "oldestSeconds": float(self._sweep.oldest_seconds)}
 
     async def view(self, *, tells: bool) -> dict[str, Any]:
-        """The state of this worker as JSON; `tells` adds what only the operator may read."""
+        """Return the worker's state as JSON; `tells` adds what only the operator may read."""
         failing, state, setup = await self.failing(), self._runtime.config_state, self._runtime.setup
         zone, states = setup.config.server.zone, self._runtime.channel_states()
         content: dict[str, Any] = {
@@ -116,8 +115,7 @@ class Readiness:
         return content
 
     async def _database_fault(self) -> DatabaseFault | None:
-        """Probe the database with a write, at most every `PROBE_EVERY_SECONDS` however often `/readyz` is called."""
-        async with self._probing:  # who asks meanwhile waits for the answer
+        async with self._probing:  # concurrent requests share one probe
             if (now := time.monotonic()) - self._probed >= PROBE_EVERY_SECONDS:
                 self._probed = now
                 try:
@@ -227,8 +225,10 @@ class Door:
         return Response(b'{"status":"ok"}', media_type="application/json")
 
     async def readyz(self, request: Request) -> Response:
-        """Readiness; 503 with the failing checks otherwise. The operator also reads why an edited config cannot be used
-        and why a channel is not ok; others only that it is so, since the words name files, keys and addresses."""
+        """Return 200 if ready, else 503 with the failing checks.
+
+        The operator also sees why an edited config is refused and why a channel fails; others do not, since these texts
+        name files, keys and addresses."""
         tells = self._is_operator(request) or self._proves(request)
         content = await self._readiness.view(tells=tells)
         return Response(
@@ -243,7 +243,7 @@ class Door:
         return Response(status_code=204)
 
     async def metrics(self, request: Request) -> Response:
-        """Prometheus, behind the admin token; absent if none is set."""
+        """Return Prometheus metrics to the holder of the admin token; 404 if none is configured."""
         if not self._config.admin_token.get_secret_value():
             return Response(status_code=404)
         if not self._is_operator(request):
@@ -264,8 +264,7 @@ class Door:
 
 
 class Webhooks:
-    """`/webhooks/{channel}/{account}`, answered ahead of the router, which costs more than storing
-    the message. Everything else is passed to `app`."""
+    """Serve `/webhooks/{channel}/{account}` before the router, which costs more than storing the message."""
 
     def __init__(self, app: ASGIApp, door: Door) -> None:
         self._app = app
@@ -287,7 +286,7 @@ class Webhooks:
 
 
 def channel_view(state: ChannelState, zone: tzinfo, *, tells: bool) -> dict[str, Any]:
-    """A channel's state for programs, with its reason and its fix if `tells`; `zh` has both in Chinese."""
+    """Return a channel's state as JSON, with reason and fix if `tells`; `zh` has both in Chinese."""
     since = datetime.fromtimestamp(state.since, zone).isoformat(timespec="seconds")
     reason, fix = (state.reason, state.fix) if tells else (NO_WORDS, NO_WORDS)
     view = {"state": state.state, "since": since, "reason": reason.en, "fix": fix.en}

@@ -1,8 +1,8 @@
-"""Hooks: another system's event becomes a message to a chat, or a turn of an agent (`POST /hooks/NAME`, docs/hooks.md).
+"""Hooks: an event of another system becomes a message to a chat or a turn of an agent (`POST /hooks/NAME`, docs/hooks.md).
 
-The proof is checked in constant time before anything of the body is read as more than bytes. An event is answered with
-202 once it is committed as a row of the inbox; the same event again, on any replica, is that row. What the event holds
-is untrusted: in a message it is plain text, in a turn it is fenced.
+The proof is checked in constant time before the body is parsed. An event is answered with 202 once its row in the inbox is
+committed; a redelivery, to any replica, finds that row. Event content is untrusted: plain text in a message, fenced in a
+turn.
 """
 
 import asyncio
@@ -42,19 +42,17 @@ from gateway.store.sessions import message_in
 from gateway.turns.batch import origin_delivery
 
 WINDOW_SECONDS = 300
-"""The age, or the lead, of a signed event's time."""
+"""Maximum clock difference of a signed event, in either direction."""
 FULL_SECONDS = 30
-"""Seconds after which a sender tries again if too much waits in the chat."""
+"""The `retry-after` if too many messages wait in the chat."""
 KEY_CHARS_MAX = 255
 VALUE_CHARS_MAX = 16_000
-"""A value in a task."""
+"""Characters of a value in a task."""
 
 log = structlog.get_logger()
 
 
 class Hooks:
-    """The hooks of one config."""
-
     def __init__(self, runtime: Runtime, guesses: Guesses, bodies: Bodies) -> None:
         self._runtime = runtime
         self._bodies = bodies
@@ -90,9 +88,10 @@ class Hooks:
         key = _key(request, hook)
         id_ = idempotency_key("hook", name, key or signature) if key or signature else str(uuid4())
         origin = Origin(kind="hook", id=name, run=id_, by_operator=True, external=True)
-        # A person who repeats what they have overheard may use another key, or another hook with the same secret.
+        # A replay attack may use another key, or another hook with the same secret.
         proven = (f"hook:{signature}",) if signature else ()
-        if await self._runtime.store.has_arrived(origin.key, *proven):  # and a repetition takes nobody else's turn
+        # Before the rate limit: a redelivery must not use it up.
+        if await self._runtime.store.has_arrived(origin.key, *proven):
             log.info("hook_called", hook=name, id=id_, again=True)
             return answer_json({"id": id_}, 202)
         if self._runtime.choices.rests(name, hook.to, now):
@@ -128,7 +127,6 @@ class Hooks:
         return self._task(hook, place, event, origin)
 
     def _task(self, hook: HookConfig, place: Place, event: Event, origin: Origin) -> Delivery:
-        """Make a turn in the conversation of that chat; it queues behind the turns before it."""
         template, boundary = Template(hook.task or ""), secrets.token_hex(8)
         room = self._runtime.setup.limits.message_chars - len(template.text)
         chars = max(1, min(VALUE_CHARS_MAX, room // (2 * max(1, template.places))))
@@ -173,7 +171,7 @@ class Proof:
                 self._given = _header(request, "x-hub-signature-256")
 
     def check(self, body: bytes) -> str:
-        """The signature's digest, which is this event's alone; empty if nothing of it is. Raises Rejected."""
+        """Return the digest of the signature if it identifies the event, else "". Raises Rejected."""
         if self._verify == "token":
             return ""
         signed = self._time + b"." + body if self._verify == "hmac" else body
@@ -188,7 +186,7 @@ _WRONG = "The secret or the signature is missing or wrong."
 
 @dataclass(slots=True)
 class Window:
-    """The times of the newest events, as many as the rate allows."""
+    """Sliding-window rate limit: the times of the newest events."""
 
     rate: Rate
     taken: deque[float]
@@ -205,7 +203,7 @@ class Window:
         return 0.0
 
     def give_back(self, taken: float) -> None:
-        """Uncount an event that was taken at that time, as it had arrived already."""
+        """Uncount the event counted at `taken`, since it was a redelivery."""
         with suppress(ValueError):
             self.taken.remove(taken)
 
@@ -224,7 +222,6 @@ def _key(request: Request, hook: HookConfig) -> str:
 
 
 def _parsed(request: Request, body: bytes) -> Any:
-    """JSON if it is said to be; else JSON if it can be read as such, or text. Raises Unserved."""
     try:
         parsed = orjson.loads(body)
         if is_deep(parsed):

@@ -1,8 +1,8 @@
 """`POST /mcp`: other agents ask ours, by the Model Context Protocol over streamable HTTP. See docs/mcp.md.
 
-Nothing is kept between two requests but what the store keeps of a conversation, so any replica answers any request, and
-the protocol is small enough to be spoken here: its SDK would cost every gateway with a token 40 MB. An answer that takes
-long is a stream that says nothing until it is there, so that no proxy in between takes it for dead.
+Requests share no state except the stored conversation, so any replica can answer. The protocol is implemented here because
+its SDK would cost 40 MB of memory in each gateway with a token. A long answer is a stream with keep-alive comments, so that
+proxies do not close it.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
@@ -19,27 +19,23 @@ from gateway.program import VERSION
 from gateway.store.inbound import Caller
 
 VERSIONS = ("2025-11-25", "2025-06-18", "2025-03-26")
-"""The versions that are spoken, the newest first."""
+"""Supported protocol versions, newest first."""
 SILENT_PIECES = 10
-"""Pieces without words, each of a second, after which a stream says that it is alive."""
+"""Empty pieces, one per second, before a keep-alive comment."""
 PARSE_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND, INVALID_PARAMS = -32700, -32600, -32601, -32602
 _STREAM = "text/event-stream"
 Ask: TypeAlias = Callable[[ApiCall], Awaitable[Answering]]
 Send: TypeAlias = Callable[[bytes], Awaitable[dict[str, object]]]
-"""Takes what the body of `/v1/send` would be."""
+"""Takes a body in the format of `/v1/send`."""
 
 
 class AskAgent(BaseModel, extra="forbid"):
-    """The arguments of `ask_agent`."""
-
     agent: str
     message: Annotated[str, Field(pattern=r"\S")]
     session: Annotated[str, Field(pattern=SESSION.pattern)] | None = None
 
 
 class SendText(BaseModel, extra="forbid"):
-    """The arguments of `send`."""
-
     to: str
     text: Annotated[str, Field(min_length=1)]
 
@@ -52,7 +48,7 @@ class Envelope(BaseModel):
 
 
 class RpcError(Exception):
-    """A request that is refused as the protocol has it, with one of its codes."""
+    """Error response with a JSON-RPC code."""
 
     def __init__(self, code: int, message: str) -> None:
         super().__init__(message)
@@ -98,12 +94,12 @@ def tools(agents: Sequence[str], *, sends: bool) -> list[dict[str, Any]]:
 
 
 async def answered(request: Request, body: bytes, agents: Sequence[str], ask: Ask, send: Send | None) -> Response:
-    """The answer to one message of a client; without `send` it may not send. Raises StoreUnavailable."""
+    """Answer one message of a client. Sending is not offered if `send` is None. Raises StoreUnavailable."""
     identifier: str | int | None = None
     try:
         message = _parsed(body)
         identifier = message.id
-        if message.id is None:  # a notification, or an answer to what was never asked
+        if message.id is None:  # a notification, or a response to no request
             return Response(status_code=202)
         if message.method != "tools/call":
             return _answer(identifier, result=_result(message, agents, sends=send is not None))

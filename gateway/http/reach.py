@@ -1,7 +1,6 @@
-"""The gateway as others find it, asked over HTTP: the one that serves at an address, and whether a public address leads
-to it.
+"""Ask a gateway over HTTP: the one that serves at an address, and whether a public address leads to it.
 
-Nothing secret is sent: the command line proves that it has read the config's secrets, and a public address gets nothing.
+No secret is sent: the command line proves that it has read the config's secrets, and a public address gets no proof.
 """
 
 from collections.abc import Mapping
@@ -18,7 +17,7 @@ _ANOTHER = Bilingual("another gateway answers there, with another config", "åœ¨è
 
 
 async def readiness_at(address: str, proof: str = "") -> Mapping[str, Any] | None:
-    """The answer of `/readyz`; empty if something else answers, None if nobody does."""
+    """Return the answer of `/readyz`; empty if something else answers, None if nothing does."""
     headers = {"authorization": f"Proof {proof}"} if proof else {}
     try:
         _, answer = await _get(address, "/readyz", headers)
@@ -28,7 +27,7 @@ async def readiness_at(address: str, proof: str = "") -> Mapping[str, Any] | Non
 
 
 async def wake_at(address: str, proof: str) -> bool:
-    """Have the gateway at an address look for new work in its database; False if it did not answer."""
+    """Make the gateway at an address look for new work in its database. Return False if it did not answer."""
     try:
         async with _client(address) as client:
             response = await client.post("/wake", headers={"authorization": f"Proof {proof}"})
@@ -38,12 +37,12 @@ async def wake_at(address: str, proof: str) -> bool:
 
 
 async def unreachable_at(public_url: str, version: str) -> Bilingual:
-    """The reason why a public address does not lead to a gateway with this config; empty if it does."""
+    """Return why a public address does not lead to a gateway with this config; empty if it does."""
     try:
         status, answer = await _get(public_url, "/readyz", {})
         if serving := mapping(answer, "config").get("version"):
             return NO_WORDS if serving == version else _ANOTHER
-        # A proxy may let the webhooks alone through: there a gateway answers every GET with 405.
+        # A proxy may pass only webhooks, where a gateway answers an unknown GET with 405.
         webhooks, _ = await _get(public_url, "/webhooks/-/-", {})
     except httpx.HTTPError as error:
         name = type(error).__name__
@@ -54,7 +53,6 @@ async def unreachable_at(public_url: str, version: str) -> Bilingual:
 
 
 async def _get(address: str, path: str, headers: Mapping[str, str]) -> tuple[int, dict[str, Any]]:
-    """The status, and the answer if it is a JSON object. Follows no redirect. Raises httpx.HTTPError."""
     async with _client(address) as client:
         response = await client.get(path, headers=headers)
     try:

@@ -1,7 +1,7 @@
 """Shared parts of the HTTP doors: the peer of a request, the rate limit on wrong secrets, and error responses.
 
-Forwarding headers count only on connections from `server.trustedProxies`; from others they are text that the sender can
-vary at will. They decide limits and the Secure flag of cookies, never an identity.
+Forwarding headers count only on connections from `server.trustedProxies`; from others they are untrusted. They decide
+limits and the Secure flag of cookies, never an identity.
 
 Only wrong secrets are counted, so the right one always passes, even while others at the same address guess. A token is safe
 by its length; the limit keeps guesses out of the log and slows a misconfigured client down.
@@ -35,24 +35,23 @@ log = structlog.get_logger()
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 ACCEPT_SECONDS = 2.0
-"""Seconds that a door waits for a message to be stored. Feishu waits 3 for its answer, GitHub 10: what has not been stored
-by then is better delivered again."""
+"""Timeout for storing a message. Feishu waits 3 seconds for the response, GitHub 10; after that it must redeliver."""
 WINDOW_SECONDS = 60.0
 ADDRESSES_MAX = 1_000
-"""The most networks remembered; beyond that, the oldest guesser is forgotten."""
+"""Maximum networks remembered; beyond that, the least recent one is dropped."""
 _IPV6_PREFIX = 64
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Peer:
-    """`address` is an IP address, or "" if the connection has none; `secure`: the person's own connection is TLS."""
+    """`address` is an IP address, or "" if the connection has none; `secure` is True if the client connected over TLS."""
 
     address: str
     secure: bool
 
 
 class Peers:
-    """Finds the peer of a request. `trusted` are addresses and networks, as in `server.trustedProxies`."""
+    """Find the client of a request. `trusted` has addresses and networks, as in `server.trustedProxies`."""
 
     def __init__(self, trusted: Sequence[str]) -> None:
         self._trusted: tuple[Network, ...] = tuple(ipaddress.ip_network(it, strict=False) for it in trusted)
@@ -72,7 +71,7 @@ class Peers:
         )
 
     def _nearest_stranger(self, hops: Sequence[str], nearest: str) -> str:
-        """The last hop that is no trusted proxy; everything before it can be forged."""
+        # Skip trusted proxies from the end; everything before the first other hop can be forged.
         for hop in reversed(hops):
             try:
                 nearest = str(ipaddress.ip_address(hop.strip("[]")))
@@ -89,16 +88,16 @@ class Peers:
 
 @dataclass(eq=False)
 class Guesses:
-    """`per_minute` wrong secrets are answered as such."""
+    """Rate limit on wrong secrets: `per_minute` per network are answered normally, further ones with 429."""
 
     peers: Peers
     per_minute: int
     now: Callable[[], float]
     _wrong: dict[str, list[float]] = field(default_factory=dict)
-    """The times of wrong secrets, by network; the latest guesser is last."""
+    """Times of wrong secrets by network, least recent guess first."""
 
     def wait(self, scope: Any) -> int:
-        """Count a wrong secret. Return the seconds that its sender must wait, 0 if none."""
+        """Count a wrong secret. Return the seconds that its sender must wait, or 0."""
         now, address = self.now(), network_of(self.peers.of(scope).address)
         wrong = [at for at in self._wrong.pop(address, ()) if at > now - WINDOW_SECONDS]
         self._wrong[address] = wrong
@@ -111,7 +110,7 @@ class Guesses:
 
 
 def network_of(address: str) -> str:
-    """The network that counts as one sender: an IPv4 address, or the smallest IPv6 network that is given to one customer."""
+    """Return the network that counts as one sender: an IPv4 address, or the IPv6 prefix of one customer."""
     parsed = _parsed(address)
     if parsed is None or parsed.version == 4:
         return str(parsed or address)
@@ -127,7 +126,7 @@ def _parsed(address: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | Non
 
 
 class Unserved(Exception):
-    """Status, code and sentence of an answer that says why not."""
+    """Error response: status, code and sentence."""
 
 
 JSON_BYTES_MAX = 16_384
@@ -168,15 +167,15 @@ def catch_errors(route: Route, guesses: Guesses) -> Route:
 
 
 def served(path: str, route: Route, *methods: str) -> routing.Route:
-    """A route as the app has it, for these methods and no other. It reads its request itself: what FastAPI would learn of
-    its signature takes half a millisecond, and a web chat has fifty."""
+    """Build a Starlette route for exactly these methods. FastAPI's signature analysis would cost 0.5 ms per route at
+    start."""
     found = routing.Route(path, route, methods=methods)
     found.methods = set(methods)  # Starlette adds HEAD to GET
     return found
 
 
 def id_in_path(request: Request, parameter: str) -> str:
-    """An id in the path, or "", which nothing is called: not every database takes any text as a question."""
+    """Return an id from the path, or "" if malformed: not every database accepts any text in a query."""
     value: str = request.path_params[parameter]
     return value if _ID.fullmatch(value) else ""
 
@@ -186,7 +185,7 @@ def number_of(text: str) -> int | None:
 
 
 async def read_json(request: Request, model: type[T], bodies: Bodies) -> T:
-    """The JSON body, which must be declared as such: a form of another site cannot do that. Raises Unreadable."""
+    """Parse the JSON body. Require its content type, which a form of another site cannot send. Raises Unreadable."""
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
         raise Unreadable(415, "expected content-type: application/json")
     body = await bodies.read(request, bytes_max=JSON_BYTES_MAX, seconds=JSON_SECONDS)
@@ -213,7 +212,7 @@ def unread(unreadable: Unreadable) -> Response:
 
 
 def unavailable(fault: DatabaseFault) -> Response:
-    """The 503 while the database takes no writes: why, in both languages, and nothing that names a path."""
+    """Build the 503 for a database outage, in both languages and without any path."""
     reason = outage_of(fault, "").sentence
     return answer_json({"error": reason.en, "zh": reason.zh, "code": "unavailable", "cause": fault}, 503)
 
@@ -239,8 +238,6 @@ _HOST = re.compile(r"(\[[0-9a-f:.]*\]|[^\[\]:/@?#\\\s,]+)(?::\d{1,5})?")
 
 
 class Edge:
-    """Around the app of one config."""
-
     def __init__(self, app: ASGIApp, config: ServerConfig, peers: Peers) -> None:
         self._app = app
         self._peers = peers
@@ -265,7 +262,7 @@ class Edge:
         async def with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 headers = list(message["headers"])
-                own = {name.lower() for name, _ in headers}  # what an answer says itself holds
+                own = {name.lower() for name, _ in headers}  # headers that the response sets itself win
                 message["headers"] = headers + [it for it in (_RAW + _TLS_ONLY if secure else _RAW) if it[0] not in own]
             await send(message)
 

@@ -1,9 +1,9 @@
-"""The conversations of the web chat, as its page asks for them: listed, searched, read, exported, renamed, moved and erased.
+"""Conversation routes of the web chat: list, search, read, export, rename, move and erase.
 
-Each is one person's: to other people there is no such conversation. What the routes take and give is in docs/http.md.
+A conversation belongs to one person; everybody else gets a 404. docs/http.md lists requests and responses.
 
-A person's notes with an agent are those of `/remember`; where the config closes that command to the person, their routes are
-closed as well. A note that the page sends twice is taken once: its turn comes from the page's id.
+Notes are those of `/remember`; if the config closes that command to a person, these routes are closed as well. Adding a
+note is idempotent: the note's turn is derived from the id that the page sends.
 """
 
 import asyncio
@@ -51,13 +51,13 @@ log = structlog.get_logger()
 
 PAGE_MESSAGES = 50
 UNTIL_MESSAGES = 500
-"""The most messages of a page that goes back to a message that was found."""
+"""Maximum messages in a page that reaches back to a search hit."""
 FOUND_MAX = 100
-"""The most conversations that a search answers."""
+"""Maximum conversations in a search result."""
 HITS_MAX = 3
-"""The most lines that are shown of a conversation in which something was found."""
+"""Maximum matching lines shown per conversation."""
 CHAT_NOTICE = "chat "
-"""The beginning of the notice that replicas send each other if a conversation was changed; no session has such a name."""
+"""Prefix of the notice to other replicas that a conversation changed; no session id starts so."""
 STOP_SECONDS = 5.0
 STOP_POLL_SECONDS = 0.05
 NO_SUCH_AGENT = 404, "no-such-agent", "There is no such agent."
@@ -66,13 +66,13 @@ NO_SUCH_CHAT = 404, "no-such-chat", "There is no such conversation."
 
 
 class _ChatChange(BaseModel, extra="forbid", strict=True):
-    """The changes of a conversation; what is not given stays."""
+    """Changes to a conversation; omitted fields stay as they are."""
 
     title: str | None = None
     pinned: bool | None = None
     archived: bool | None = None
     branch: int | None = None
-    """The number of a message: the newest branch that has it is shown."""
+    """A message number: show the newest branch that contains it."""
 
     @model_validator(mode="after")
     def _changes_something(self) -> "_ChatChange":
@@ -82,7 +82,7 @@ class _ChatChange(BaseModel, extra="forbid", strict=True):
 
 
 class Chats:
-    """Routes of `gateway.web.door`; each gets the person who asks."""
+    """Routes of `gateway.web.door`; each gets the signed-in person."""
 
     def __init__(self, runtime: Runtime, channel: WebChannel, bodies: Bodies, first_key: FirstKey) -> None:
         self._runtime = runtime
@@ -93,10 +93,10 @@ class Chats:
         self._config = runtime.setup.config
         self._offers = Offers(runtime, channel)
         self._searching: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
-        """The lock of each person who searches."""
+        """A lock per person: one search at a time."""
 
     async def chats(self, request: Request, person: str) -> Response:
-        """The data that a page begins with: the conversations, who answers there, and what may be sent."""
+        """Return what a page starts with: the conversations, the agents, and the limits on messages."""
         if behind := request.query_params.get("behind"):
             return answer_json(await self._page(person, archived=False, behind=behind))
         last = await self._archive.last()
@@ -153,8 +153,8 @@ class Chats:
         return {"chats": [*map(self._view, found)], "next": place_of(found[-1]) if more else None}
 
     async def search(self, request: Request, person: str) -> Response:
-        """Searches one conversation after the other, so that other readers of the database do not wait, and no further
-        once the asker has left."""
+        """Search one conversation at a time, so other readers of the database do not wait. Stop if the client
+        disconnects."""
         words = words_of(request.query_params.get("words", ""))
         chats_found: list[dict[str, Any]] = []
         if not words:
@@ -171,7 +171,6 @@ class Chats:
         return answer_json({"chats": chats_found[:FOUND_MAX], "more": len(chats_found) > FOUND_MAX})
 
     async def _all(self, person: str) -> AsyncIterator[WebConversation]:
-        """Every conversation, the archived ones last."""
         for archived in (False, True):
             behind = ""
             while page := await self._archive.conversations(person, archived=archived, behind=behind):
@@ -186,14 +185,13 @@ class Chats:
         return {"chat": self._view(chat), "title": found_line(chat.title, words), "hits": lines}
 
     async def _own(self, request: Request, person: str) -> WebConversation:
-        """The conversation that the path names. Raises Unserved if it is not the person's."""
         chat = await self._archive.conversation(id_in_path(request, "chat"))
         if chat is None or chat.owner != person:
             raise Unserved(*NO_SUCH_CHAT)
         return chat
 
     async def export(self, request: Request, person: str) -> Response:
-        """Exports the conversation as Markdown, word for word but for secrets."""
+        """Export the conversation as Markdown, verbatim except for secrets."""
         found, scrub = await self._own(request, person), self._runtime.scrubber.scrub
         names = {it.id: it.name or it.id for it in self._config.agents.list}
         written = (scrub(it) async for it in self._exported(found, names))
@@ -236,7 +234,7 @@ class Chats:
         return answer_json(await self._offers.in_chat(await self._own(request, person)))
 
     async def new_choices(self, request: Request, person: str) -> Response:
-        """The choices of a conversation that has yet to begin, with the agent that the path names."""
+        """Return the choices for a new conversation with the agent in the path."""
         agent = id_in_path(request, "agent")
         if agent not in {it.id for it in self._offers.agents(person)}:
             raise Unserved(*NO_SUCH_AGENT)
@@ -249,7 +247,7 @@ class Chats:
         if (found := await self._archive.change(own.id, **given.model_dump(exclude={"branch"}))) is None:
             raise Unserved(*NO_SUCH_CHAT)
         self._channel.tell(found)
-        with suppress(StoreUnavailable):  # a page of another replica will hear of it with the next message
+        with suppress(StoreUnavailable):  # pages of other replicas get it with the next message
             await self._runtime.store.notify(CHAT_NOTICE + found.id)
         return answer_json(self._view(found))
 
@@ -257,7 +255,7 @@ class Chats:
         return conversation_view(chat, running=self._channel.live.running(chat.id))
 
     async def erase(self, request: Request, person: str) -> Response:
-        """Erases a conversation. Stops its turns first: what they write would be left behind."""
+        """Erase a conversation. Stop its turns first, so that they leave nothing behind."""
         chat = (await self._own(request, person)).id
         agents = sorted({*await self._archive.agents(chat), *(it.id for it in self._config.agents.list)})
         main = [chat_session(it, self._channel.name, self._channel.account, chat) for it in agents]
@@ -267,7 +265,7 @@ class Chats:
         try:
             for session in sessions:
                 await self._stop(session)
-                # While there is a conversation: what fails here can be repeated.
+                # Before the conversation is erased, so that a failure here can be retried.
                 await asyncio.to_thread(forget_session, Path(self._config.tools.files.uploads_dir), session)
             there_was = await self._archive.erase(chat, sessions)
         except OSError as error:
@@ -283,9 +281,9 @@ class Chats:
         return Response(status_code=204)
 
     async def _stop(self, session: str) -> None:
-        """Stop what runs there, at whichever worker, and wait for it to have ended, for a while."""
         control, store = self._runtime.control, self._runtime.store
         before = await self._archive.newest_turn(session) + 1
+        # The session may run at any worker; wait for it to end, for a limited time.
         if await control.stop(session, before):
             with suppress(TimeoutError):
                 async with asyncio.timeout(STOP_SECONDS):
@@ -294,7 +292,7 @@ class Chats:
 
 
 _NEW = "c_new"
-"""The id of a conversation that has yet to begin."""
+"""The id of a conversation that does not exist yet."""
 
 
 class Offers:
@@ -303,17 +301,17 @@ class Offers:
         self._channel = channel
 
     def agents(self, person: str) -> list[AgentConfig]:
-        """The agents with whom the person may begin a conversation; the first one if they may none, as it answers then."""
+        """List the agents with whom the person may start a conversation; the first agent if none, as it answers then."""
         setup, message = self._runtime.setup, self.message(person)
         agents = setup.config.agents.list
         return [it for it in agents if is_open(setup.config, setup.owners, it.id, message)] or [agents[0]]
 
     def in_new(self, agent: str, person: str) -> dict[str, Any]:
-        """Tells what would be in force in a new conversation with the agent, and what may be chosen."""
+        """Return the settings of a new conversation with the agent, and the available choices."""
         return self._choices(agent, self.message(person), Settings())
 
     async def in_chat(self, chat: WebConversation) -> dict[str, Any]:
-        """Tells what is in force in a conversation, and what its owner may choose."""
+        """Return the settings in force in a conversation, and its owner's choices."""
         message = self.message(chat.owner, chat.id)
         agent = self._runtime.agent(message, chat.agent)
         return self._choices(agent, message, await self._settings(agent, message))
@@ -329,7 +327,7 @@ class Offers:
     def _choices(self, agent: str, message: MessageContext, settings: Settings) -> dict[str, Any]:
         setup = self._runtime.setup
         runner = setup.runners.get(agent)
-        if runner is None:  # it is no longer configured
+        if runner is None:  # removed from the config
             nothing: dict[str, Any] = {"model": "", "own": "", "models": [], "thinking": None, "levels": []}
             return nothing | {"agent": agent, "reasoning": None, "notes": False}
         model, may = model_in_force(setup, runner, settings), COMMANDS
@@ -349,16 +347,16 @@ class Offers:
 WORDS_MAX = 8
 LINE_CHARS = 160
 BEFORE_CHARS = 40
-"""The characters that are shown before the first word that was found."""
+"""Characters shown before the first match."""
 
 
 def words_of(query: str) -> list[str]:
-    """The words of a search, casefolded, the longest first: a part of another word marks nothing itself."""
+    """Split a query into casefolded words, longest first, so a word is preferred over its own prefix."""
     return sorted(set(query.casefold().split()[:WORDS_MAX]), key=len, reverse=True)
 
 
 def found_line(text: str, words: Sequence[str]) -> list[str]:
-    """The line that has the most of the words, the first of several, as pieces."""
+    """Return the first line with the most matching words, as alternating plain and matching pieces."""
     lines = [line.strip() for line in text.splitlines()] or [""]
     best = max(lines, key=lambda line: sum(it in line.casefold() for it in words))
     return _pieces(best, list(_places(best, words)))
@@ -379,8 +377,7 @@ def _pieces(line: str, places: Sequence[tuple[int, int]]) -> list[str]:
 
 
 def _places(line: str, words: Sequence[str]) -> Iterator[tuple[int, int]]:
-    """The beginnings and ends of the words in the line, from the left. A letter may become two when its case goes, so each
-    folded one knows its own."""
+    # Casefolding may turn one letter into two, so keep the original index of each.
     letters = [(folded, at) for at, char in enumerate(line) for folded in char.casefold()]
     folded, at, end = "".join(it for it, _ in letters), 0, 0
     while at < len(folded):
@@ -408,7 +405,7 @@ class _Changed(BaseModel, extra="forbid", strict=True):
 
 
 class Notes:
-    """Routes of `gateway.web.door`; each gets the person who asks."""
+    """Routes of `gateway.web.door`; each gets the signed-in person."""
 
     def __init__(self, runtime: Runtime, channel: WebChannel, bodies: Bodies) -> None:
         self._runtime = runtime
@@ -464,5 +461,5 @@ class Notes:
 
 
 def _turn(sender: str, name: str) -> int:
-    """The number used without a message: below zero, which no message has."""
+    # Negative, so that it never equals a turn that a message has.
     return -1 - int.from_bytes(sha256(f"{sender} {name}".encode()).digest()[:7])

@@ -1,11 +1,9 @@
-"""The routes of the operator's console: what its rooms ask, and its acts. `gateway.web.door` serves the page, and
-lets nobody but the operator reach a route of this table.
+"""Routes of the operator's console. `gateway.web.door` serves the page and admits only the operator to these routes.
 
-What a view shows is asked for when it is opened, and again while it is: nothing here is kept or pushed. A decision is made
-in the name of the person at the page, so who may not approve in the chat may not approve here.
+The page requests a view when it is opened and polls while it is shown; nothing is cached or pushed. A decision is made in
+the name of the person at the page, who needs the same approver's rights as in the chat.
 
-The rooms: overview and usage; schedules and tasks, changed by the functions of the command line and the chat; sessions and
-turns of all channels, in pages of filtered rows.
+Views: overview, usage, schedules, tasks, and the sessions and turns of all channels, as filtered, paged rows.
 """
 
 import asyncio
@@ -57,18 +55,18 @@ SURFACE = "console"
 DAYS, DAYS_MAX = 30, 366
 WAITING_MAX, GRANTS_MAX = 100, 100
 PROBLEM_CHARS = 2_000
-"""Characters of a mistake's sentence."""
+"""Characters of a config problem's text."""
 USAGE_BY: Sequence[By] = ("agent", "model", "person", "chat")
 
 Act: TypeAlias = Literal["pause", "resume", "stop"]
 STATES: Mapping[Act, Sequence[str]] = {"pause": ("active",), "resume": ("paused",), "stop": ("active", "paused")}
-"""The states of a schedule in which an act is possible."""
+"""The states of a schedule in which each act is allowed."""
 TASKS_MAX = 200
 NO_MESSAGE = 0
-"""The number of a command that stops a task without a message."""
+"""The message number when a task is stopped without a message."""
 NOT_CHANGED = 409, "not-changed", "It has changed meanwhile, and was left as it is."
 SHOWN_CHARS = 100_000
-"""Characters of a session that are shown, from its end: the newest is what an operator looks for."""
+"""Characters of a session that are shown, counted from its end."""
 NO_SUCH_APPROVAL = 404, "no-such-approval", "There is no such request."
 DECIDED = 409, "decided", "This request has been decided already, or has expired."
 ONCE_ONLY = 409, "once-only", "Not all that this call runs can be pinned down, so it can only be allowed once."
@@ -86,7 +84,7 @@ class _Decision(BaseModel, extra="forbid", strict=True):
 
 class _Admitted(BaseModel, extra="forbid", strict=True):
     request: int
-    """The message with which the person asked, as the list of people names it."""
+    """The message with the pairing request, as listed by `GET /api/console/people`."""
 
 
 class _Replayed(BaseModel, extra="forbid", strict=True):
@@ -98,11 +96,11 @@ class _Change(BaseModel, extra="forbid", strict=True):
 
 
 class _Stop(BaseModel, extra="forbid", strict=True):
-    """Holds nothing: the address says all."""
+    """Empty body: the path names the task."""
 
 
 async def ownership(runtime: Runtime) -> dict[str, Any]:
-    """Return whether the operator's page is an owner (`here`), the names of the others, and the time of the first claim."""
+    """Return whether the operator's page is an owner (`here`), the other owners' names, and the time of the first claim."""
     owners = runtime.setup.owners
     others = [it for it in owners if it != LOCAL_PERSON]
     names = await runtime.store.contacts.called(others)
@@ -155,7 +153,7 @@ class Console:
         )
 
     async def state(self, request: Request, person: str) -> Response:
-        """The state of the gateway, and how much waits for a person."""
+        """Return the gateway's state, and the number of items that wait for a decision."""
         view = await self._readiness.view(tells=True)
         try:
             view["waiting"] = await self._waiting()
@@ -172,7 +170,7 @@ class Console:
         return {"approvals": len(waiting), "people": len(strangers), "deadLetters": len(letters)}
 
     async def approvals(self, request: Request, person: str) -> Response:
-        """The requests that wait, the oldest first, each whole: as many as an answer holds, from the number `from`."""
+        """List pending requests in full, oldest first: as many as fit an answer, starting at `from`."""
         waiting, grants = await self._runtime.store.approvals.listed(self._runtime.now())
         names = await self._names()
         begin = number_of(request.query_params.get("from", "")) or 0
@@ -195,11 +193,11 @@ class Console:
         return facts | {"since": it.granted_at, "expires": it.expires, "uses": it.uses}
 
     def _fitting(self, waiting: Sequence[Approval], names: Names) -> Iterator[dict[str, Any]]:
-        """The first always, and those behind it that the answer still holds."""
         zone, size = self._runtime.setup.config.server.zone, 0
         for it in waiting:
             shown = self._shown(it, zone, names)
             size += len(orjson.dumps(shown))
+            # An oversized first request is still shown.
             if size > ANSWER_BYTES and shown["id"] != waiting[0].id:
                 return
             yield shown
@@ -232,7 +230,7 @@ class Console:
         approval = await self._approvals.get(id_in_path(request, "approval"))
         if approval is None:
             raise Unserved(*NO_SUCH_APPROVAL)
-        await self._runtime.setup.owners.claimed.load()  # the command line may have ended the page's right
+        await self._runtime.setup.owners.claimed.load()  # the command line may have changed the owners
         if not self._is_mine(approval):
             raise Unserved(*NO_APPROVER)
         if given.decision not in answers(approval):
@@ -245,7 +243,7 @@ class Console:
         return answer_json({"id": after.id, "state": after.state})
 
     async def people(self, request: Request, person: str) -> Response:
-        """The strangers who wait, the oldest first, and a page of the people who were let in, the newest first."""
+        """List pending pairing requests, oldest first, and a page of approved people, newest first."""
         config, names = self._runtime.setup.config, await self._names()
         contacts = await self._runtime.store.contacts.listed(self._runtime.now() - PAIRING_SECONDS)
         shown = [
@@ -270,7 +268,7 @@ class Console:
         return answer_json({"name": contact.name})
 
     async def dead_letters(self, request: Request, person: str) -> Response:
-        """A page of them, the newest first; `names` has those of all that are meant, to replay them at once."""
+        """List a page of dead letters, newest first; `names` has all that match, to replay them together."""
         config, names = self._runtime.setup.config, await self._names()
         found = await asyncio.to_thread(dead_letters, config.database)
         rows = [self._letter(it, names) for it in reversed(found)]
@@ -293,7 +291,7 @@ class Console:
         return answer_json({"replayed": replayed})
 
     async def usage(self, request: Request, person: str) -> Response:
-        """The last days, and a page of the agents, models, people or chats (`by`) in them."""
+        """Return usage of the last days, and a page of it by agent, model, person or chat (`by`)."""
         query, config, now = request.query_params, self._runtime.setup.config, self._runtime.now()
         days = min(number_of(query.get("days", "")) or DAYS, DAYS_MAX)
         by = next((it for it in USAGE_BY if it == query.get("by")), USAGE_BY[0])
@@ -313,7 +311,7 @@ class Console:
         return answer_json(brief({"agents": shown}))
 
     async def config(self, request: Request, person: str) -> Response:
-        """The config in force without its secrets, and what is wrong with the edit that is not."""
+        """Return the config in force without secrets, and the problems of an edit that was not applied."""
         state, config = self._runtime.config_state, self._runtime.setup.config
         shown = await asyncio.to_thread(config_view, config, self._runtime.scrubber)
         problems = [asdict(it) for it in state.problems]
@@ -321,15 +319,15 @@ class Console:
         return answer_json(facts | shown | {"since": iso(self._runtime.began, config.server.zone)})
 
     async def schedules(self, request: Request, person: str) -> Response:
-        """A page of them; the person who asked for one and its place have their names as `ownerName` and `toName`."""
+        """List a page of schedules; `ownerName` and `toName` name the owner and the chat."""
         shown = await asyncio.to_thread(self._schedules, request.query_params)
         return answer_json({"schedules": shown.pop("rows")} | shown)
 
     def _schedules(self, query: Mapping[str, str]) -> dict[str, Any]:
-        """Read the rows of the page alone unless words are looked for: the room asks again every few seconds."""
         config = self._runtime.setup.config
         if query.get("words") or query.get("agent"):
             return page(self._with_names(schedules.listed(config)), query)
+        # The page polls every few seconds: without a filter, read only its rows.
         first = number_of(query.get("from", "")) or 0
         rows, count = schedules.page(config, first=first, most=ROWS_MAX)
         return {"rows": brief(self._with_names(rows)), "from": first, "count": count}
@@ -357,7 +355,7 @@ class Console:
         return schedules.cancel(config, id_) if act == "stop" else schedules.pause(config, id_)
 
     async def tasks(self, request: Request, person: str) -> Response:
-        """The newest tasks of all conversations; those that run come first."""
+        """List the newest tasks of all conversations, running ones first."""
         newest = await self._runtime.store.tasks.newest(TASKS_MAX)
         names = await self._names()
         shown = page([self._task(it, names) for it in newest], request.query_params, begin="tasks")
@@ -385,11 +383,10 @@ class Console:
         return answer_json({"id": task.id, "state": "stopped"})
 
     async def sessions(self, request: Request, person: str) -> Response:
-        """The sessions of every channel, the one with the newest message first, a page of them."""
+        """List a page of the sessions of all channels, the one with the newest message first."""
         return answer_json(await asyncio.to_thread(self._sessions, dict(request.query_params)))
 
     def _sessions(self, query: Mapping[str, str]) -> dict[str, Any]:
-        """Looks for the words in all sessions' places and names, and reads the sessions of the page alone."""
         config = self._runtime.setup.config
         found, names, scrub = newest(config), named(config), self._runtime.scrubber.scrub
         known = {}
@@ -434,7 +431,7 @@ class Console:
         return answer_json(await asyncio.to_thread(clipped, whole, self._runtime.scrubber.scrub))
 
     async def text(self, request: Request, person: str) -> Response:
-        """A text of the turn's layers: whole as a file, or a piece from the character that `from` names."""
+        """Return a text of the turn's layers: the whole as a file, or a piece from character `from`."""
         query = request.query_params
         whole = await self._whole(request)
         text = await asyncio.to_thread(text_at, whole, query.get("at", ""), self._runtime.scrubber.scrub)
@@ -458,14 +455,15 @@ class Console:
 T = TypeVar("T")
 ROWS_MAX = 50
 FIELDS = ("agent", "channel")
-"""The fields that a row must have exactly so; a row without the field is not meant."""
+"""Filters that must equal the row's field; a row without the field does not match."""
 
 
 def page(
     rows: Sequence[Mapping[str, Any]], query: Mapping[str, str], *, begin: str = "from", marked: str = ""
 ) -> dict[str, Any]:
-    """The rows that hold every one of the `words`, from the number that the parameter `begin` names. `count` is how many
-    rows are meant, and `names` has the field `marked` of each, if one is named."""
+    """Return the page of `rows` that contain all `words`, starting at the number in the parameter `begin`.
+
+    `count` is the number of matching rows; `names` has the field `marked` of each, if given."""
     words = query.get("words", "").casefold().split()
     only = {name: query[name] for name in FIELDS if query.get(name)}
     meant = [it for it in rows if _is_meant(it, only) and holds(words, it)]
@@ -475,7 +473,7 @@ def page(
 
 
 def page_of(found: Sequence[T], query: Mapping[str, str], view: Callable[[T], Mapping[str, Any]]) -> dict[str, Any]:
-    """The `page` of the views of what was found. Unless something is looked for, only those of the page are made."""
+    """Return the `page` of the views of `found`. Without a filter, build only the views of that page."""
     if query.get("words") or any(map(query.get, FIELDS)):
         return page([view(it) for it in found], query)
     first = number_of(query.get("from", "")) or 0

@@ -1,10 +1,10 @@
-"""The web chat's own door: its page, and what the page asks besides sending messages, which go where all messages go.
+"""HTTP routes of the web chat: its page, its sign-in, and what it requests besides sending messages.
 
-Every answer says what a browser may do with it; every request but those for the page itself is judged by the channel's
-`Admission` first. The conversations are in `gateway.web.chats`. What the routes take and give is in docs/http.md.
+Each request except those for the page itself passes the channel's `Admission` first. The conversation routes are in
+`gateway.web.chats`; docs/http.md lists requests and responses.
 
-A page takes two round trips: its scripts are one file, its style sheets another, both read once and named by their tag. An
-event stream's unread events are bounded: a page too far behind is closed and reconnects after the last message it has seen.
+A page load takes two round trips: its scripts are bundled into one file, its style sheets into another, both with a version
+tag. Unread events of an event stream are bounded: a page too far behind is disconnected and resumes after its last event.
 """
 
 import asyncio
@@ -142,8 +142,8 @@ class WebDoor:
         return identified
 
     async def start(self, request: Request) -> Response:
-        """The start page; who is signed in has their list asked for in its head. A token is not looked at: a guess of one
-        would be told here, and not be counted."""
+        """Serve the start page; preload the chat list if signed in. Ignore tokens: a guess would be answered but not
+        counted."""
         headers = [it for it in request.headers.items() if it[0] != "authorization"]
         try:
             await self._channel.admission.identify(headers, changes=False)
@@ -155,7 +155,7 @@ class WebDoor:
         return self._file(request, request.path_params["name"])
 
     async def console_page(self, request: Request) -> Response:
-        """The console without any of its data, as a person must see it to sign in."""
+        """Serve the console without data, so that the operator can sign in."""
         return self._file(request, "console.html")
 
     def _file(self, request: Request, name: str) -> Response:
@@ -164,14 +164,14 @@ class WebDoor:
         return answer
 
     async def sign_in(self, request: Request) -> Response:
-        """Exchanges the token or a link's code for a session. Demands the page's header, so no other site signs in."""
+        """Exchange the token or a link's code for a session. Require the page's own header, to prevent login CSRF."""
         admission, headers = self._channel.admission, request.headers.items()
         given = await read_json(request, _Token, self._bodies)
         admission.check_origin(headers)
         return self._with_cookie(request, await admission.sign_in(given.token, headers), SESSION_SECONDS)
 
     async def session_person(self, request: Request) -> Response:
-        """The person whose session this browser has, before another session replaces it."""
+        """Return the person of this browser's session, so the page can ask before another session replaces it."""
         try:
             return answer_json({"person": await self._person(request)})
         except Rejected as rejected:
@@ -184,17 +184,15 @@ class WebDoor:
         return self._with_cookie(request, "", 0)
 
     def _with_cookie(self, request: Request, value: str, seconds: int) -> Response:
-        """Sets the cookie; over TLS under a name that browsers accept from this host alone."""
         public_tls = (self._config.server.public_url or "").startswith("https:")
         secure = public_tls or self._peers.of(request.scope).secure
-        name = SECURE_COOKIE if secure else COOKIE
+        name = SECURE_COOKIE if secure else COOKIE  # browsers accept the secure name from this host only
         response = Response(status_code=204)
         response.set_cookie(name, value, max_age=seconds, httponly=True, samesite="strict", secure=secure, path="/")
         return response
 
     async def setup(self, request: Request, person: str) -> Response:
-        """The claim code as long as nobody owns the bot, and the channels to send it in: those with a bot; and who owns it.
-        Without an owner, the operator is one on the page anyway."""
+        """Return who owns the bot; without an owner, also the claim code and the channels to send it in."""
         setup = self._runtime.setup
         code = await setup.owners.claim_code(self._runtime.now())
         channels = sorted({it.kind.name for it in configured(setup.config.channels) if it.kind.bot_key})
@@ -215,13 +213,13 @@ class WebDoor:
             return problem(413, "file-too-large", sentence)
 
     async def discard(self, request: Request, person: str) -> Response:
-        """Forgets an unsent upload; a sent file goes with its conversation."""
+        """Delete an unsent upload. A sent file is deleted with its conversation."""
         if not await self._files.discard(id_in_path(request, "key"), person):
             raise Unserved(*NO_SUCH_FILE)
         return Response(status_code=204)
 
     async def download(self, request: Request, person: str) -> Response:
-        """Shows pictures and saves everything else: an uploaded page must not run as ours."""
+        """Stream a file. Only pictures are shown inline, so that an uploaded page cannot run as ours."""
         file = next(iter(await self._files.find([id_in_path(request, "key")], person)), None)
         if file is None:
             raise Unserved(*NO_SUCH_FILE)
@@ -233,7 +231,6 @@ class WebDoor:
         return StreamingResponse(self._pieces(file), headers=headers, media_type=file.type)
 
     async def _pieces(self, file: StoredFile) -> AsyncIterator[bytes]:
-        """Reads one piece at a time: a slow reader costs no more memory than that."""
         for at in range(0, file.size, DOWNLOAD_PIECE_BYTES):
             yield await self._files.piece(file.id, at, DOWNLOAD_PIECE_BYTES)
 
@@ -251,7 +248,7 @@ class WebDoor:
 
     async def _person_again(self, request: Request) -> str:
         if self._runtime.setup.channels.get((self._channel.name, self._channel.account)) is not self._channel:
-            raise Rejected("the config has changed")  # the page reconnects, and a newer door judges it
+            raise Rejected("the config has changed")  # the page reconnects to the new door
         return await self._person(request)
 
     async def _person(self, request: Request) -> str:
@@ -262,10 +259,10 @@ class WebDoor:
 PAGE = Path(__file__).resolve().parents[2] / "channels" / "web" / "page"
 START = "index.html"
 START_SIGNED_IN = "index.html with the list"
-"""The name of the start page that asks for the list; no file has it."""
+"""A name for the start page that preloads the list; no file has it."""
 EARLY_LIST = '<link rel="preload" href="api/chats" as="fetch" crossorigin>'
 TYPES = {".webmanifest": "application/manifest+json", ".woff2": "font/woff2"}
-"""Types that not every system's table has."""
+"""Media types missing from some systems' tables."""
 COMPRESSED = frozenset({".css", ".html", ".js", ".svg"})
 FOREVER = "public, max-age=31536000, immutable"
 
@@ -320,7 +317,7 @@ class PageFiles:
         return f"{match[0]}?v={self._files[match[1]].tag}"
 
     def answer(self, request: Request, name: str) -> Response | None:
-        """None if there is no such file."""
+        """Return the response, or None if there is no such file."""
         file = self._signed_in if name == START_SIGNED_IN else self._files.get(name)
         if file is None:
             return None
@@ -337,20 +334,20 @@ class PageFiles:
 
 @cache
 def page_files() -> PageFiles:
-    """The files, read once a process: an edit of the config mixes no newer page with an older server."""
+    """Read the files once per process, so that a config reload never mixes a newer page with an older server."""
     return PageFiles()
 
 
 def bundled(modules: Mapping[str, str], entry: str) -> str:
-    """The module `entry` behind all that it imports, as one module: each has its own scope, and what it exports is an
-    object. It knows the form of import and export that the page's modules have, and no other."""
+    """Bundle `entry` after everything it imports. Each module gets its own scope, and its exports become an object.
+
+    Only the import and export forms of the page's own modules are supported."""
     parts: dict[str, str] = {}
     _add(modules, entry, parts)
     return "".join(parts.values())
 
 
 def _add(modules: Mapping[str, str], name: str, parts: dict[str, str]) -> str:
-    """Adds a module behind those that it imports. Returns the name of the object that holds its exports."""
     own = "$" + re.sub(r"\W", "_", name)
     if name in parts:
         return own
@@ -367,15 +364,16 @@ def _add(modules: Mapping[str, str], name: str, parts: dict[str, str]) -> str:
 
 UPLOAD_SECONDS = 600.0
 FILES_AT_ONCE = 2
-"""Bodies in memory: together no larger than this many of the largest files."""
+"""Bodies in memory together are at most this many times the largest file."""
 NAME_CHARS_MAX = 200
 
 
 @dataclass(eq=False)
 class Uploads:
-    """Takes what the page uploads; few bodies are in memory at a time. The room is reserved before a body is read, so that
-    uploads that arrive together cannot pass the limit together: `_reserved` are the bytes of those that have begun, by
-    person. The database counts once more when it keeps one, for all replicas. Others wait unread, at their senders'."""
+    """Store the page's uploads, with few bodies in memory at a time.
+
+    Each body's size is reserved before it is read, so concurrent uploads cannot exceed a person's limit together. The
+    database checks the limit again on storing, across replicas. Further uploads wait unread."""
 
     files: DatabaseFiles
     limits: LimitsConfig
@@ -386,7 +384,7 @@ class Uploads:
         self._bodies = Bodies(FILES_AT_ONCE * self.limits.file_bytes)
 
     async def store(self, request: Request, person: str) -> StoredFile:
-        """Read a file of a person's and keep it. Raises Unserved, Unreadable."""
+        """Read and store an uploaded file. Raises Unserved, Unreadable."""
         file_max, uploads_max = self.limits.file_bytes, self.limits.uploads_bytes
         size = min(declared_size(request, file_max), file_max)
         waiting = await self.files.waiting_bytes(person)
@@ -413,7 +411,6 @@ class Uploads:
 
 
 def _file_name(given: str) -> str:
-    """The part of a name that can be shown; of one without measure the beginning and the end."""
     name = "".join(char for char in given if char.isprintable()).strip()
     return name if len(name) <= NAME_CHARS_MAX else name[: NAME_CHARS_MAX // 2] + name[-NAME_CHARS_MAX // 2 :]
 
