@@ -1,4 +1,4 @@
-"""The sections `budgets` and `rates`: what may be spent in a day or month, and how often a person is answered."""
+"""The sections `budgets` and `rates`: spending limits per day or month, and rate limits for messages."""
 
 import re
 from dataclasses import dataclass
@@ -16,21 +16,21 @@ Rated: TypeAlias = Literal["sender", "chat"]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Rate:
-    """The messages answered within any `seconds`."""
+    """Allow `count` messages within any window of `seconds`."""
 
     count: int
     seconds: float
 
 
 class BudgetConfig(Section):
-    """The most that may be spent in a day or month; nothing is counted if no key is set."""
+    """Spending limits per day or month; without any key, nothing is counted."""
 
     tokens_per_day: Annotated[int, Field(ge=1)] | None = None
-    """Tokens of all requests to a model: input, cached or not, and output."""
+    """Tokens of all model requests: input, cached or not, and output."""
     cost_per_day: Annotated[float, Field(gt=0)] | None = None
-    """Money at the prices under `models`, else at the shipped ones; a model without prices costs nothing here."""
+    """Cost at the prices under `models`, else at the shipped ones; a model without prices counts as free."""
     cost_per_month: Annotated[float, Field(gt=0)] | None = None
-    """Money in a calendar month. Days that were counted before the key was set count as well."""
+    """Cost per calendar month, including days that were counted before this key was set."""
 
     @property
     def is_set(self) -> bool:
@@ -42,14 +42,14 @@ class BudgetConfig(Section):
 
 
 class BudgetsConfig(Section):
-    """The most that may be spent in a day or month, which begin at midnight in `server.timezone` (docs/budgets.md)."""
+    """Spending limits per day or month, which begin at midnight in `server.timezone` (docs/budgets.md)."""
 
     agent: BudgetConfig = BudgetConfig()
-    """Each agent, in all chats together."""
+    """Each agent, over all chats."""
     chat: BudgetConfig = BudgetConfig()
-    """Each chat, its topics and all people in it together."""
+    """Each chat, including its topics, over all senders."""
     sender: BudgetConfig = BudgetConfig()
-    """Each person, in all chats of a channel account together."""
+    """Each sender, over all chats of a channel account."""
 
     @property
     def is_set(self) -> bool:
@@ -69,13 +69,13 @@ RateText = Annotated[str, AfterValidator(lambda text: rate_of(text) and text)]
 
 
 class RatesConfig(Section):
-    """The number of messages answered in a time; the first one beyond that gets a sentence, the further ones nothing."""
+    """Rate limits for messages. The first message above a limit gets a notice, further ones no answer."""
 
     sender: RateText | None = None
-    """Messages of one person, in all chats of a channel account together, such as `20/1m`. A command counts only if it asks
-    a model."""
+    """Messages of one sender over all chats of a channel account, such as `20/1m`. A command counts only if it asks a
+    model."""
     chat: RateText | None = None
-    """Messages of one chat, its topics and all people in it together, such as `60/1m`."""
+    """Messages of one chat, including its topics, over all senders, such as `60/1m`."""
 
     @property
     def by_whom(self) -> dict[Rated, Rate]:

@@ -1,7 +1,6 @@
-"""The channels that there are: a new one is a folder, a record and a field here.
+"""The registry of channels. To add one, add a folder, a `ChannelType` and a field of `ChannelsConfig`.
 
-Each record says what the rest of the gateway needs to know of a channel's config; nothing else names a platform. The
-records go with the section, so that a config that was read brings its channels along.
+A `ChannelType` tells the rest of the gateway what it must know of a channel's config; nothing else names a platform.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
@@ -37,8 +36,8 @@ from gateway.config.server import ServerConfig, filled
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Exposure:
-    """The way the whole config lets people in. `present` is what a model can reach this machine with, `unapproved` the
-    agents whose commands need an approval although no approver is named."""
+    """The exposure of the web chat. `present` is what a model can reach this machine with, `unapproved` the agents whose
+    commands need approval although no approver is named."""
 
     server: ServerConfig
     way: Way
@@ -48,40 +47,40 @@ class Exposure:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ChannelType:
-    """`name` is its section in the config. An account is a model of that section's."""
+    """A platform. `name` is its config section; `Any` is that section's model of an account."""
 
     name: str
     accounts: Callable[[Any], Mapping[str, Any]]
-    """The configured accounts of a section, by name."""
+    """Return the configured accounts of a section by name."""
     channel: Callable[[Any, str, "ChannelDeps"], Channel]
     facts: Callable[[Exposure], Any] = lambda exposure: None
-    """Everything that a channel gets of the config besides its account. An edit that changes neither renews no channel."""
+    """Return what a channel needs from the config besides its account. A change of either rebuilds the channel."""
     told: Callable[[Any, str | None, Any], Any] = lambda account, public_url, menu: (public_url, menu)
-    """The part of `server.publicUrl` and of the menu, with the owners it is for, that its connection depends on: a change of
-    it reconnects."""
+    """Return what the connection depends on, by account, public URL and menu; a change reconnects."""
     keys: tuple[str, ...] = ()
-    """The keys that must be set before an account is one."""
+    """The keys that an account requires."""
     bot: Callable[[Any], str] = lambda account: ""
-    """The bot that an account is: no two may be the same."""
+    """Return the bot's id, which must be unique."""
     bot_key: str = ""
     bot_word: str = ""
     arrives: Callable[[Any, str, Exposure], tuple[Bilingual, Bilingual]]
-    """The way the events of an account arrive, by its config and name, and the step that is left to take."""
+    """Describe how events of an account arrive, by its config and name, and the remaining setup step."""
     problems: Callable[[Any], Iterable[Mistake]] = lambda account: ()
     warnings: Callable[[Any], Iterable[tuple[Bilingual, Bilingual]]] = lambda account: ()
-    """The settings of an account that work but deserve a look, each with the fix."""
+    """Yield questionable settings of an account, each with the fix."""
     can_write_first: Callable[[str], bool] = lambda person: False
-    """True if the platform derives a person's direct chat from this id: the bot may write there before they have."""
+    """Return whether the bot can start the direct chat with this user id."""
     example: Callable[[str], ChatKind | None] = lambda id_: None
-    """The kind of chat that an id of the documentation's examples names; None for any other id."""
+    """Return the kind of chat of a documentation example's id; None for any other id."""
     address: Callable[[Any], str] = lambda account: ""
     probe: Callable[[Any, str, Exposure, float], Awaitable[list[Finding]]] | None = None
-    """The platform's findings of an account, by its config, its name and the time."""
+    """Check an account with the platform, by its config, name, exposure and the time."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ChannelDeps:
-    """Everything a channel is built from besides its account. `facts` are its type's; `live` outlives it."""
+    """Everything a channel is built from besides its account. `facts` come from `ChannelType.facts`; `live` outlives the
+    channel."""
 
     facts: Any
     archive: ChatHistory
@@ -93,7 +92,7 @@ class ChannelDeps:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Account:
-    """A configured account, and its place in the file."""
+    """A configured account, and its key in the file."""
 
     kind: ChannelType
     name: str
@@ -111,12 +110,12 @@ def configured(channels: "ChannelsConfig") -> Iterator[Account]:
 
 
 def account_names(channels: "ChannelsConfig") -> dict[str, list[str]]:
-    """The channels there can be, and their accounts, whether in use or not."""
+    """Return the account names of every channel, in use or not."""
     return {name: ["default", *named_accounts(getattr(channels, name))] for name in channels.kinds}
 
 
 def named_accounts(section: Any) -> Mapping[str, Any]:
-    """The entries under `accounts`, if a section has that and is there."""
+    """Return the entries under `accounts`; empty if the section is missing or has none."""
     accounts: Mapping[str, Any] = getattr(section, "accounts", {})
     return accounts
 
@@ -188,7 +187,6 @@ def _web_arrives(account: web.WebConfig, name: str, exposure: Exposure) -> tuple
 
 
 def _token(server: ServerConfig) -> Bilingual:
-    """The token that opens the page; empty if none is set."""
     if server.admin_token.get_secret_value():
         return Bilingual("the admin token", "管理令牌")
     return Bilingual("a token of server.users", " server.users 中的令牌") if filled(server.users) else NO_WORDS
@@ -286,7 +284,7 @@ def place_in(channels: ChannelsConfig, text: str) -> Place:
 
 
 def kind_of(channels: ChannelsConfig, place: Place) -> ChatKind:
-    """The kind of chat that a place's id can be: a group if it may be either, which is the stricter."""
+    """Return the kind of chat that the id can be; `group`, the stricter one, if it may be either."""
     at = (place.channel, place.account)
     account = next((it for it in configured(channels) if (it.kind.name, it.name) == at), None)
     if account is None or not isinstance(account.config, AccessConfig):
@@ -295,6 +293,6 @@ def kind_of(channels: ChannelsConfig, place: Place) -> ChatKind:
 
 
 def id_refusals(account: Account, field: str, id_: str) -> list[str]:
-    """The reasons why an id cannot be in that list of ids."""
+    """Return the reasons why an id is not valid in the list `field`."""
     found = account.kind.problems(account.config.but(**{field: (id_,)}))
     return [sentence for key, sentence in found if key[0] == to_camel(field)]

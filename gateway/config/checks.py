@@ -1,10 +1,10 @@
-"""Checks of one section against another: names that must exist, ids that must differ, secrets that must be there.
+"""Validation across sections: references that must exist, ids that must be unique, secrets that are required.
 
-Each check looks at the sound parts of the file and reports what it finds; none stops another. Settings that work but
-deserve a look are in `warnings`, folders in `folders`.
+Each check reads the valid parts of the file and reports its problems independently. `warnings` covers questionable
+settings, `folders` covers folders.
 
-The ids of the documentation's examples are errors where they grant something: such an id may belong to somebody, who would
-own the bot, and no claim code would be printed. Where an id only matches or addresses a chat, it is a warning.
+Ids from the documentation's examples are errors where they grant rights, since such an id may belong to a real user, who
+would own the bot. Where an id only matches or addresses a chat, it is a warning.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -38,7 +38,7 @@ YOUR_OWN = "name your own, or remove it"
 
 
 def check(config: Config, skills: Mapping[str, Iterable[str]], findings: Findings) -> None:
-    """Everything but folders. `skills` has the names of all skills, usable or not, by agent."""
+    """Report all problems except those of folders. `skills` has the names of all skills, usable or not, by agent."""
     seen: set[str] = set()
     servers = [f"{SERVERS}{it}" for it in ("*", *config.mcp.servers)] if config.mcp.servers else []
     own = own_tools(config.tools)
@@ -98,7 +98,6 @@ def _schedules(config: Config, findings: Findings) -> None:
 
 
 def _people(config: Config, findings: Findings) -> None:
-    """Checks the keys that say who may do what: commands and channels that there are."""
     for name, audience in config.commands.items():
         if name not in WORDS:
             findings.add(("commands", name), _unknown("command", name, WORDS), on="key")
@@ -178,13 +177,13 @@ def _lists(
     besides: Collection[str] = ("*",),
     lost: str = "",
 ) -> None:
-    """`lost` ends the sentence about a name that `allow` has and nobody knows."""
+    # `lost` ends the message about an unknown name in `allow`.
     _names(what, (*key, "allow"), lists.allow, known, findings, besides=besides, lost=lost)
     _names(what, (*key, "deny"), lists.deny, known, findings, besides=besides)
 
 
 def _lost(config: Config) -> str:
-    """The way to an added skill that an incomplete backup has lost with its lock; empty while the lock is there."""
+    # A backup may be incomplete: without the lock, added skills are unknown.
     folder = Path(config.skills.added_dir)
     if (folder.parent / LOCK).is_file():
         return ""
@@ -203,7 +202,6 @@ def _tool_lists(config: Config) -> Iterator[tuple[Key, ToolLists]]:
 
 
 def _written_accounts(channels: ChannelsConfig) -> Iterator[tuple[Key, str, Any]]:
-    """Yield every account with its key and its channel, whether in use or not."""
     for name in channels.kinds:
         if (section := getattr(channels, name)) is not None:
             yield ("channels", name), name, section
@@ -242,7 +240,6 @@ def _models(key: Key, agent: AgentConfig, config: Config, findings: Findings) ->
 
 
 def _targets(key: Key, agent: AgentConfig, channels: ChannelsConfig, findings: Findings) -> None:
-    """`channel:chat` or `channel:account:chat`."""
     known = account_names(channels)
     for index, target in enumerate(agent.tools.message.targets):
         place = (*key, "tools", "message", "targets", index)
@@ -335,7 +332,7 @@ def example_warnings(config: Config) -> Warned:
 
 
 def _granted(config: Config) -> Iterator[tuple[Key, str, str]]:
-    """Yield the ids that a right goes with, as `channel:id`, each with its key and the fix."""
+    """Yield the ids that grant a right, as `channel:id`, each with its key and the fix."""
     for index, agent in enumerate(config.agents.list):
         for number, target in enumerate(agent.tools.message.targets):
             yield ("agents", "list", index, "tools", "message", "targets", number), target, YOUR_OWN
@@ -352,7 +349,7 @@ def _granted(config: Config) -> Iterator[tuple[Key, str, str]]:
 
 
 def _matched(config: Config) -> Iterator[tuple[Key, str]]:
-    """Yield the ids that only choose what is done with a message."""
+    """Yield the ids that only match messages, without granting a right."""
     for index, binding in enumerate(config.bindings):
         channels = [binding.match.channel] if binding.match.channel else [*config.channels.kinds]
         for name in ("chat", "sender"):

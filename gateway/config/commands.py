@@ -1,4 +1,4 @@
-"""The chat commands there are, by name: what `commands:` in the config may name, and what people read of each."""
+"""The chat commands by name, with their descriptions for users."""
 
 _WORDS = """
 help | 帮助 | List the commands | 列出可用的命令
@@ -36,13 +36,13 @@ claim | 认领 | Become an owner by a code; owners get one for another account |
 listen | 启用 | Switch the bot on in this group | 在本群启用机器人
 unlisten | 停用 | Switch the bot off in this group | 在本群停用机器人
 """
-"""A command's name, its name in Chinese, which neither the help nor a menu lists, and what it does, in both languages."""
+"""Name, Chinese alias (in no help or menu), and the description in both languages."""
 WORDS = {name: words for name, *words in (line.split(" | ") for line in _WORDS.strip().splitlines())}
 CHINESE_NAMES = {chinese: name for name, (chinese, _, _) in WORDS.items()}
 OWNER_ONLY = frozenset({"pair", "listen", "unlisten", "why"})
-"""No config opens them further."""
+"""Commands that the config can switch off but not open to everyone."""
 ALIASES = frozenset({"commands", "reset", "models", "start", "reminders"})
-"""Other names of commands, which no menu and no help lists."""
+"""Aliases, which no menu or help lists."""
 SETTINGS = frozenset({"model", "think", "reasoning", "verbose", "queue", "agent"})
 """Commands that set how a chat is answered."""
 GROUPS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
@@ -52,10 +52,10 @@ GROUPS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("Approvals", "审批", ("approve", "approvals")),
     ("Owners", "所有者", ("pair", "listen", "unlisten", "claim", "why")),
 )
-"""The lines of `/help`: a heading in both languages, and its commands."""
+"""The sections of `/help`: the heading in both languages, and its commands."""
 _ASKING = frozenset({"retry", "edit", "compact", "skill"})
 
 
 def asks_model(command: str | None) -> bool:
-    """True if a message that is this command, or none, leads to a request to a model: it counts towards the rates."""
+    """Return whether a message with this command, or without any, asks a model and so counts towards rate limits."""
     return command is None or command in _ASKING

@@ -1,4 +1,4 @@
-"""The way in that a config opens, the agents that run commands, and what a model can reach this machine with."""
+"""The exposure of the web chat, the agents that run commands, and what a model can reach this machine with."""
 
 import hashlib
 import hmac
@@ -19,9 +19,9 @@ from tools.config import ExecMode, effective_exec, private
 from tools.mcp.config import McpServerConfig
 
 _HERE = tuple(map(ipaddress.ip_network, ("127.0.0.0/8", "0.0.0.0/32", "::/127")))
-"""The addresses that are always this machine; connecting to the unspecified one connects to loopback."""
+"""Loopback, and the unspecified address, which connects to loopback."""
 PROOF_CHARS_MIN = 24
-"""Fewer characters of secrets could be guessed from their proof."""
+"""Fewer characters of secrets would let the proof be brute-forced."""
 
 
 def exposure(config: Config) -> Exposure:
@@ -30,7 +30,7 @@ def exposure(config: Config) -> Exposure:
 
 
 def way_in(config: Config) -> Way:
-    """Return the way in. Without a token, users at this machine may enter only while nothing a model drives is there."""
+    """Return how users sign in. Without a token, the page is open on this machine only if no model can reach it."""
     has_token = bool(config.server.admin_token.get_secret_value() or filled(config.server.users))
     if config.server.is_open_here:
         return "link" if has_token or any(present(config)) else "open"
@@ -38,8 +38,8 @@ def way_in(config: Config) -> Way:
 
 
 def openable(config: Config, channel: str) -> str | None:
-    """Return the page's address as a person who reads it in this channel can open it; None if they cannot. A phone opens no
-    address of this machine; whoever reads it on the page is there."""
+    """Return the page's URL for a reader in this channel, or None if they cannot open it: a local address is only for
+    readers of the web chat."""
     public = config.server.public_url
     if not has_page(config):
         return None
@@ -49,12 +49,12 @@ def openable(config: Config, channel: str) -> str | None:
 
 
 def has_page(config: Config) -> bool:
-    """Return whether the web chat is on and somebody can come in."""
+    """Return whether the web chat is enabled and someone can sign in."""
     return bool(config.channels.web and config.channels.web.enabled) and way_in(config) != "closed"
 
 
 def present(config: Config) -> Iterator[Bilingual]:
-    """Name what can send requests from this machine, outside of the sandbox, because a model asks for it."""
+    """Yield whatever lets a model send requests from this machine, outside the sandbox."""
     if agents := commanding(config):
         yield Bilingual(f"commands of {', '.join(agents)}", f"{'、'.join(agents)} 的命令")
     if config.tools.directories:  # their code runs in the gateway's process and opens what sockets it likes
@@ -67,17 +67,15 @@ def present(config: Config) -> Iterator[Bilingual]:
 
 
 def _is_outside(server: McpServerConfig) -> bool:
-    """Return True for a program without a sandbox, and for an address that may be this machine's. Without `allowPrivate`
-    only public addresses are connected to."""
     if server.command:
         return server.sandbox == "off"
+    # Without `allowPrivate` only public addresses are connected to.
     return bool(server.allow_private) or is_loopback(urlsplit(server.url).hostname or "")
 
 
 def _opens_loopback(config: Config) -> bool:
-    """Return True if `allowPrivate` opens an address of this machine. `web_fetch` sends a host's own name, which the page
-    refuses unless it is this machine's; through the proxy of a sandbox a command sends what it likes. A host with its own
-    port is opened at that port alone."""
+    """Return whether `allowPrivate` opens an address of this machine. `web_fetch` sends the host's real name, which the page
+    rejects unless it is local; a sandboxed command can send any name through the proxy."""
     places = [private(it) for it in config.tools.web.fetch.allow_private]
     networks = [it for it in places if not isinstance(it, tuple)]
     if any(it.version == here.version and it.overlaps(here) for it in networks for here in _HERE):
@@ -91,26 +89,26 @@ def _opens_loopback(config: Config) -> bool:
 
 
 def commanding(config: Config) -> list[str]:
-    """List the agents whose commands run unasked, or outside of the sandbox once they are approved."""
+    """List the agents whose commands run without approval, or outside the sandbox once approved."""
     agents = ((it.id, exec_mode(config, it), effective_exec(config.tools.exec, it.tools)) for it in config.agents.list)
     return [name for name, mode, found in agents if mode == "allow" or (mode == "ask" and found.sandbox == "off")]
 
 
 def sandboxed(config: Config) -> list[str]:
-    """The agents whose commands run in a sandbox, or not at all."""
+    """List the agents whose commands run only in a sandbox."""
     agents = [agent for agent in config.agents.list if exec_mode(config, agent) in ("ask", "allow")]
     return [it.id for it in agents if effective_exec(config.tools.exec, it.tools).sandbox == "auto"]
 
 
 def exec_mode(config: Config, agent: AgentConfig) -> ExecMode | None:
-    """The agent's mode; None if it runs no commands."""
+    """Return the agent's exec mode; None if it has no tool that runs commands."""
     runs = {"exec", "process"} & {*offered(config.tools, agent.tools)}
     return effective_exec(config.tools.exec, agent.tools).mode if runs else None
 
 
 def operator_proof(config: Config) -> str:
-    """The proof that the caller has read the config's secrets, and so runs this gateway: the command line shows it beside
-    a gateway, and no secret with it. Empty if there are too few secrets to prove anything."""
+    """Return an HMAC of the config's secrets, by which the command line proves to the gateway that it is the operator's.
+    Empty if there are too few secrets."""
     found = sorted((repr(key), secret) for key, secret in secrets_in(config) if secret.strip() and key[0] != "database")
     if sum(len(secret) for _, secret in found) < PROOF_CHARS_MIN:
         return ""

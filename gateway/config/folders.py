@@ -1,8 +1,8 @@
-"""The config's paths: each field marked as a `LocalPath`, made absolute or listed for a backup; and checks of folders.
+"""The config's paths, which are the fields marked as `LocalPath`, and validation of folders.
 
-The file tools reach everything beneath a workspace. So it must not hold the config, the database or what people send,
-belong to the system, or be shared: two agents must not see each other's files (see `tools.workspace`). The same holds for
-the folder that an MCP server's program may write. And neither may write to the folder of the operator's own tools.
+File tools can access everything in a workspace. So a workspace must not contain the config, the database, uploads or system
+files, nor overlap with another agent's. The same goes for the writable folder of an MCP server. Neither may contain the
+folders of the operator's tools.
 """
 
 import os
@@ -22,9 +22,9 @@ from gateway.config.root import Config
 from gateway.program import PACKAGES
 
 _OF_THE_SYSTEM = ("/bin", "/boot", "/dev", "/etc", "/lib", "/lib32", "/lib64", "/proc", "/sbin", "/sys", "/usr")
-"""Folders that no workspace may be or lie in."""
+"""Folders that no workspace may be or be inside of."""
 _SHARED = ("/", "/home", "/media", "/mnt", "/opt", "/root", "/run", "/srv", "/tmp", "/var", "/var/lib", "/var/tmp")
-"""Folders that no workspace may be; one beneath them is fine."""
+"""Folders that no workspace may be; their subfolders are fine."""
 _CODE = Path(__file__).resolve().parents[2]
 _CODE_FOLDERS = tuple(_CODE / name for name in (*PACKAGES, ".git", ".venv"))
 Root = TypeVar("Root", bound=Config)
@@ -32,13 +32,13 @@ _SQLITE = "sqlite:///"
 
 
 def named(config: Path) -> Path:
-    """Return the name of a config file that its record is found by, also after the file was moved away."""
+    """Return the path that identifies a config file's record, even after the file was moved."""
     return config.parent.resolve() / config.name
 
 
 def record_folders(config: Path, home: str) -> list[Path]:
-    """List the folders where commands look for a record if they know only the config's name: where data is kept by default,
-    and the user's own folder. No workspace may hold them."""
+    """List the folders where commands look for a record by the config's path: the default data folder, and the user's
+    state folder. No workspace may contain them."""
     return [named(config).parent / "data", *([Path(home) / ".local/state/clawgate"] if home else [])]
 
 
@@ -129,14 +129,13 @@ def _python_files(directory: str) -> list[Path]:
 
 
 def _literal(folder: str) -> str:
-    """The beginning of a folder's path that no template fills."""
     head, brace, _ = folder.partition("{")
     return head if brace else f"{folder}/"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NamedPath:
-    """A path that the config names, at `key`; `how` is its field's mark."""
+    """A path in the config; `how` is its field's `LocalPath`."""
 
     key: Key
     path: str
@@ -148,8 +147,8 @@ def mark_of(field: FieldInfo) -> LocalPath | None:
 
 
 def with_absolute_paths(config: Root, folder: os.PathLike[str], home: str) -> Root:
-    """Make every path absolute, so that nothing later depends on the working directory. Paths count from `folder`, `~` is
-    `home`; `..` and symbolic links are followed as far as they exist."""
+    """Make every path absolute, relative to `folder`, so that nothing depends on the working directory. Expand `~` to
+    `home`, and resolve `..` and existing symbolic links."""
 
     def resolve(path: str) -> str:
         if path.startswith(_SQLITE):
@@ -168,12 +167,12 @@ def with_absolute_paths(config: Root, folder: os.PathLike[str], home: str) -> Ro
 
 
 def paths_of(config: Config) -> list[NamedPath]:
-    """List every path of a loaded config, in the order of its sections. Templates keep their placeholders."""
+    """List every path of a loaded config in file order. Templates keep their placeholders."""
     return list(_found(config, ()))
 
 
 def _each(value: Any, change: Callable[[str], str]) -> Any:
-    """Return the value with all its marked paths changed; the same object if it has none."""
+    # Unchanged values stay the same object.
     match value:
         case Section():
             fields = {

@@ -1,8 +1,8 @@
-"""The section `hooks`: what another system's event has the gateway say, or an agent do (docs/hooks.md), and its templates.
+"""The section `hooks`: webhooks that send a message or start an agent's turn (docs/hooks.md), and their templates.
 
-A template is text of the operator with places for what an event holds, `{{ body.a.b }}` and `{{ headers.x-y }}`, without
-code, condition or loop. What an event lacks is empty. A number is the index into a list, `{{ body }}` alone the whole event.
-What is filled in is untrusted: the caller says how it is made harmless.
+A template is the operator's text with placeholders such as `{{ body.a.b }}` and `{{ headers.x-y }}`, without expressions or
+loops. A missing value is empty, a number indexes a list, and `{{ body }}` is the whole body. Values are untrusted: the
+caller passes the function that escapes them.
 """
 
 import re
@@ -37,13 +37,13 @@ _CODE = re.compile(
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Event:
-    """`body` is parsed JSON, or text; the names of headers have small letters."""
+    """`body` is parsed JSON or text; header names are lower-case."""
 
     body: Any
     headers: Mapping[str, str]
 
     def value(self, path: str) -> str:
-        """The text at a path; empty if there is nothing."""
+        """Return the value at a path as text, structures as JSON; empty if missing."""
         kind, *names = path.split(".")
         if kind == "headers":
             return self.headers.get(".".join(names).lower(), "")
@@ -72,8 +72,8 @@ class Template:
         return len(_PLACE.findall(self.text))
 
     def filled(self, event: Event, harmless: Callable[[str, Where], str]) -> str:
-        """The text with the event's values, each as `harmless` gives it back. A value is never read as a template, and calls
-        nobody together with what is beside it."""
+        """Fill in the event's values, each escaped by `harmless`. Values are not expanded again, and cannot form a mention
+        with adjacent text."""
         code = list(_CODE.finditer(self.text))
         text, end, is_beside = "", 0, False
         for found in _PLACE.finditer(self.text):
@@ -87,7 +87,7 @@ class Template:
 
 
 def template(text: str) -> str:
-    """Checks a template. Raises ValueError with what to write."""
+    """Validate a template. Raise ValueError with the expected form."""
     if not text.strip():
         raise ValueError("is empty")
     for found in _PLACE.finditer(text):
@@ -110,22 +110,21 @@ class HookConfig(Section):
     """One hook: `POST /hooks/NAME`."""
 
     secret: SecretToken = SecretStr("")
-    """The secret that the other system proves to know: at least 16 characters, such as the output of
-    `openssl rand -hex 32`."""
+    """The shared secret: at least 16 characters, such as the output of `openssl rand -hex 32`."""
     verify: Verify
-    """The proof: `hmac`, a signature of time and body in `X-Clawgate-Signature`; `github`, GitHub's
-    `X-Hub-Signature-256`; `token`, the secret itself as `Authorization: Bearer …`."""
+    """The authentication of a request: `hmac`, a signature of timestamp and body in `X-Clawgate-Signature`; `github`,
+    GitHub's `X-Hub-Signature-256`; `token`, the secret itself as `Authorization: Bearer …`."""
     to: Annotated[str, Field(min_length=1)]
-    """The place where it is said, or where the agent answers: `channel[:account]:chat[#thread]`."""
+    """The chat that gets the message or the agent's answer: `channel[:account]:chat[#thread]`."""
     say: Filled | None = None
-    """Text that is sent, without a model: Markdown, with `{{ body.a.b }}` and `{{ headers.x-y }}`, whose values are shown
-    as plain text."""
+    """The text to send, without a model: Markdown with `{{ body.a.b }}` and `{{ headers.x-y }}`, filled in as plain
+    text."""
     task: Filled | None = None
-    """Instead of `say`: what the agent is to do, in a separate turn in that chat. Values are fenced as a stranger's."""
+    """Instead of `say`: the agent's task, in a separate turn in that chat. Values are fenced as untrusted."""
     agent: str | None = None
     """The agent that does the `task`; by default that chat's."""
     rate: RateText = "60/1m"
-    """Events that are taken in a time, at each replica; beyond it the answer is 429."""
+    """The rate limit for events at each replica; beyond it the answer is 429."""
 
     @property
     def limit(self) -> Rate:

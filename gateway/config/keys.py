@@ -1,7 +1,7 @@
-"""The settings that a file leaves to the environment: the keys of well-known providers, and the model that `auto` is.
+"""Settings from the environment: the API keys of well-known providers, and the model for `auto`.
 
-They are resolved once, while the config is loaded: elsewhere a provider has its key, and a model is `provider/model`. A
-variable is read only if the file says nothing about a key, and only for a provider that the file or an agent names.
+They are resolved once, when the config is loaded. A provider's variable is used only if the file sets no key, and only for a
+provider that the file or an agent names.
 """
 
 from collections.abc import Iterator, Mapping
@@ -17,7 +17,7 @@ from gateway.config.root import Config
 
 DEMO = "demo/guide"
 OFFERED = ("anthropic", "openai", "deepseek")
-"""The vendors whose variables a newcomer is offered; docs/providers.md has them all."""
+"""The vendors suggested to a new user; docs/providers.md lists all."""
 
 _NO_KEY = Bilingual("no key is set", "没有设置密钥")
 _TELLS_NO_MODEL = Bilingual("the key that is set tells no model", "已设置的密钥无法说明用哪个模型")
@@ -26,21 +26,21 @@ _ALONE = "auto is one model, chosen at the start, and has no fallbacks — a fal
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Auto:
-    """The model that `auto` is, and why. `agents` are those that have it."""
+    """The model chosen for `auto`, the reason, and the agents that use it."""
 
     model: str
     because: Bilingual
     agents: frozenset[str]
     settable: tuple[str, ...]
-    """Variables any of which would have been a choice."""
+    """Variables that would each choose a model."""
     passed_over: tuple[tuple[Bilingual, str], ...]
-    """Providers with a key but no default model: the reason to show, and the provider."""
+    """The providers with a key but no default model, each after the reason to show."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Resolved:
-    """The config with its keys and models. `variables` has the providers whose key came from the environment, each with
-    the variable; `names` the names behind a value, also of keys that are not in the file."""
+    """The config with keys and models filled in. `variables` maps providers to the variable that their key came from, and
+    `names` maps config keys, even those not in the file, to their variables."""
 
     config: Config
     auto: Auto
@@ -51,7 +51,7 @@ class Resolved:
 def resolve_models(
     config: Config, names: Mapping[Key, tuple[str, ...]], env: Mapping[str, str], findings: Findings
 ) -> Resolved:
-    """Fills in keys and models. `names` are those the file mentions; a key that cannot be used goes to `findings`."""
+    """Fill in keys and models, and report unusable keys. `names` are the variables that the file refers to."""
     keys = _Keys(env, findings, dict(names))
     blocks = {name: keys.with_key(name, block, ("providers", name)) for name, block in config.providers.items()}
     auto = _auto(config, blocks, keys)
@@ -79,7 +79,7 @@ class _Keys:
     variables: dict[str, str] = field(default_factory=dict)
 
     def with_key(self, name: str, block: ProviderConfig, place: Key) -> ProviderConfig:
-        """Adds the usual variable's key to a block without one, unless it says that it needs none."""
+        """Add the key from the vendor's variable, unless the block sets a key or an empty one."""
         vendor = well_known(name)
         if vendor is None or block.model_fields_set & {"api_key", "api_keys"}:
             return block
@@ -97,7 +97,7 @@ class _Keys:
 
 
 def _auto(config: Config, blocks: Mapping[str, ProviderConfig], keys: _Keys) -> Auto:
-    """The default model of the first provider with a key: as the file is written, then in our own order."""
+    # The first provider with a key wins: in file order, then in the order of WELL_KNOWN.
     reasons = {
         name: Bilingual(f"providers.{name} has a key", f"providers.{name} 有密钥")
         for name, block in blocks.items()
@@ -134,5 +134,5 @@ def _settable(blocks: Mapping[str, ProviderConfig], names: Mapping[Key, tuple[st
 
 
 def _set(variables: tuple[str, ...], env: Mapping[str, str]) -> str | None:
-    """The first that holds something; docker compose hands on what is not set as empty."""
+    # docker compose passes unset variables as empty.
     return next((variable for variable in variables if env.get(variable, "").strip()), None)

@@ -1,14 +1,13 @@
-"""Read a config file: bytes, YAML, references, sections, checks, and either a whole config or every problem at once.
+"""Load a config file: parse YAML, expand references, validate, and return either a config or all problems at once.
 
-Nothing here remembers anything: the same file and environment give the same config, and a file that cannot be used
-leaves nothing behind. Watching the file for changes is `gateway.app.serve`.
+Loading is stateless: the same file and environment give the same config. `gateway.app.serve` watches the file for changes.
 
-`${NAME}`, `${NAME:-default}` and `${file:path}` are filled in once, in values only, and a filled-in text is not expanded
-again. `$${` is a literal `${`. A text written without quotes gets its meaning after the expansion (in `yaml`), so that
-`port: ${PORT:-8080}` is a number; the text is kept for fields that want text: a secret of nothing but digits must stay one.
+`${NAME}`, `${NAME:-default}` and `${file:path}` are expanded once, in values only. `$${` is a literal `${`. An unquoted
+value gets its type after the expansion (in `yaml`), so that `port: ${PORT:-8080}` is a number. Its text is kept for string
+fields, so that a secret of only digits stays a string.
 
-The file `.env` beside the config adds to the environment; of a repeated name the last value counts, as in docker compose.
-Secrets that an operator gave are put at its end, and nothing that is there is changed.
+`.env` next to the config extends the environment; the last of duplicate names wins, as in docker compose. Secrets from the
+operator are appended, and existing lines are never changed.
 """
 
 import errno
@@ -56,12 +55,12 @@ _STAND_INS = {
 SHIPPED_SKILLS = Path(__file__).resolve().parents[2] / "skills"
 DOTENV = ".env"
 SECRET = re.compile(r"[\x21-\x26\x28-\x5b\x5d-\x7e]{1,1000}")
-"""A value that means itself between single quotes: ASCII without blanks, quotes and backslashes."""
+"""A value that is literal in single quotes: ASCII without blanks, single quotes and backslashes."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ConfigFile:
-    """The file and the environment that a config is read from, now and after each change."""
+    """The source of a config, also for reloads."""
 
     path: Path
     environment: Mapping[str, str] = field(repr=False)
@@ -69,35 +68,35 @@ class ConfigFile:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Loaded(Resolved):
-    """A config that can be run. `skills` are those that each agent sees, `hidden_skills`
-    those that it would see if their requirements were met."""
+    """A loaded config. By agent, `skills` are the visible skills and `hidden_skills` those with unmet requirements."""
 
     warnings: tuple[Finding, ...]
     skills: Mapping[str, tuple[Skill, ...]]
     hidden_skills: Mapping[str, tuple[Skill, ...]]
     files: frozenset[Path]
-    """The files that its texts were read from, besides the config file, or may be read from."""
+    """The files besides the config file that it depends on, existing or not."""
     environment: Mapping[str, str] = field(repr=False)
-    """The environment with what `.env` adds to it."""
+    """The environment, extended by `.env`."""
     source: bytes = field(repr=False)
-    """The file as it was read."""
+    """The file's bytes."""
 
     def listening(self, host: str, port: int) -> "Loaded":
-        """Puts in the address that is listened on: the command line may say otherwise, and port 0 takes a free one."""
+        """Return a copy with the actual listen address, since the command line may override it and port 0 takes a free
+        one."""
         return replace(self, config=self.config.but(server=self.config.server.but(host=host, port=port)))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ConfigReading:
-    """A config as far as its file is sound, and the problems of the rest; no config if the file cannot be parsed."""
+    """The valid part of a config, None if the file cannot be parsed, and the problems of the rest."""
 
     loaded: Loaded | None
     problems: tuple[Problem, ...] = ()
 
 
 def load(path: Path, env: Mapping[str, str], *, root: type[Config] = Config) -> Loaded:
-    """The config in `path`, with `env` as the environment, over the `.env` in its folder. Raises ConfigErrors with all
-    problems of the file. A `root` with other channels in its section `channels` reads and runs those."""
+    """Load the config in `path`, with `env` taking precedence over the folder's `.env`. Raise ConfigErrors with all
+    problems. `root` may be a Config with other channels."""
     reading = read_config(path, env, root=root)
     if reading.loaded is None or reading.problems:
         raise ConfigErrors(reading.problems)
@@ -107,8 +106,8 @@ def load(path: Path, env: Mapping[str, str], *, root: type[Config] = Config) -> 
 def read_config(
     path: Path, env: Mapping[str, str], *, source: bytes | None = None, root: type[Config] = Config
 ) -> ConfigReading:
-    """Read the config as `load` does, and keep what is sound if there are problems. `source` is read in place of the file,
-    which may be gone: there are no warnings of it then."""
+    """Read the config like `load`, but keep the valid part if there are problems. `source` replaces the file's content,
+    without warnings, as the file may be gone."""
     findings = Findings(str(path))
     folder = path.parent.resolve()  # of the link, if the file is one: mounted configs often are
     home = env.get("HOME", "")
@@ -147,14 +146,14 @@ def read_config(
 
 
 def _problems(findings: Findings, folder: Path) -> tuple[Problem, ...]:
-    """The problems, and what of `.env` is not read: it may be why a variable is not set."""
+    # An unreadable line of `.env` may be why a variable is not set.
     for message, fix in faults(folder / DOTENV):
         findings.at(Position(1, 1), (), f"{message} — {fix}")
     return findings.problems
 
 
 def skill_catalog(config: Config, env: Mapping[str, str]) -> SkillCatalog:
-    """The skills that ship, that were added, and of `skills.directories`; programs that a skill needs are looked for in
+    """Return the catalog of shipped skills, added skills and `skills.directories`. Required programs are looked up in
     `env`'s PATH."""
     added = Path(config.skills.added_dir)
     roots = [SHIPPED_SKILLS, added, *map(Path, config.skills.directories)]
@@ -187,31 +186,31 @@ def _parsed(source: bytes, findings: Findings, expansion: "Expansion") -> Docume
 
 
 def required(text: str) -> list[str]:
-    """List the variables that a config cannot do without, in its order."""
+    """List the variables without a default that a config refers to, in file order."""
     lines = (line for line in text.splitlines() if not line.lstrip().startswith("#"))
     return [*dict.fromkeys(_REQUIRED.findall("\n".join(lines)))]
 
 
 def stand_in(name: str) -> str:
-    """Return a value for a variable that is not set, so that the rest of a config can be read."""
+    """Return a placeholder value for an unset variable, so that the rest of a config can be validated."""
     return _STAND_INS.get(name, f"{name}{'x' * 40}")
 
 
 class Expansion:
-    """Fills in the references of one file; paths count from `folder`. `names` has the environment names behind each value
-    that held a reference, so that advice can name them; each of `warnings` has its fix."""
+    """Expands the references of one file; paths are relative to `folder`. `names` maps keys to the variables in their
+    values; `warnings` have their fixes."""
 
     def __init__(self, folder: Path, env: Mapping[str, str], findings: Findings) -> None:
         self.names: dict[Key, tuple[str, ...]] = {}
         self.warnings: list[tuple[Key, Bilingual, Bilingual]] = []
         self.files: set[Path] = set()
-        """The files that were read, or may be."""
+        """The files that values come from, existing or not."""
         self._folder = folder
         self.env = env
         self._findings = findings
 
     def note(self, path: Path) -> None:
-        """Remembers a file of values, and warns if it is not read whole, or others can read it."""
+        """Register a dotenv file, and warn if parts of it are unreadable or its permissions are too open."""
         self.files.add(path)
         self.warnings += [((), *fault) for fault in faults(path)]
         if path.is_file() and path.stat().st_mode & 0o077:
@@ -219,7 +218,7 @@ class Expansion:
             self.warnings.append(((), message, PRIVATE))
 
     def fill(self, value: str, key: Key) -> str:
-        """The text with its references filled in. Raises ValueError with the reason and the fix if one cannot be."""
+        """Expand the references in a value. Raise ValueError with the reason and the fix."""
         self.names[key] = tuple(match["name"] for match in _REFERENCE.finditer(value) if match["name"])
         return _REFERENCE.sub(lambda match: self._value_of(match, key), value)
 
@@ -243,7 +242,6 @@ class Expansion:
         raise ValueError(f"{name} {state} in the environment — set it, or write ${{{name}:-}} if it may be empty")
 
     def _content(self, name: str, key: Key) -> str:
-        """The text of a file, without the newline at its end."""
         what = f"the file {name}"
         if not name.strip():
             raise ValueError("${file:path} lacks its path")
@@ -266,9 +264,8 @@ class Expansion:
 
 
 def _read(path: Path, what: str) -> tuple[bytes, int]:
-    """Content and permission bits of a regular file that is no symbolic link. Raises ValueError."""
     try:
-        # O_NONBLOCK: a pipe in this place must not hang the start
+        # O_NONBLOCK: a pipe must not block the start
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         with os.fdopen(descriptor, "rb") as file:
             mode = os.fstat(descriptor).st_mode
@@ -292,8 +289,8 @@ def _usable(text: str, what: str) -> str:
 
 
 def over_file(path: Path, env: Mapping[str, str]) -> Mapping[str, str]:
-    """The environment over what the file sets; one that cannot be read sets nothing, and `faults` says why. A name without a
-    value is ignored, and so is an empty variable, as docker compose hands it on, of which the file has a value."""
+    """Return the environment, extended by a dotenv file. An unreadable file is ignored, and `faults` reports why. An empty
+    variable, which docker compose passes for an unset one, does not override the file's value."""
     if not path.is_file():
         return env
     from dotenv import dotenv_values
@@ -308,7 +305,7 @@ def over_file(path: Path, env: Mapping[str, str]) -> Mapping[str, str]:
 
 
 def faults(path: Path) -> Iterator[tuple[Bilingual, Bilingual]]:
-    """The reasons for which the file, or a line of it, sets nothing, each with its fix. No value is shown."""
+    """Yield why the dotenv file, or a line of it, is ignored, each with the fix and without values."""
     if not path.is_file():
         return
     from dotenv.parser import parse_stream
@@ -344,8 +341,8 @@ def faults(path: Path) -> Iterator[tuple[Bilingual, Bilingual]]:
 
 
 def append(path: Path, values: Mapping[str, str]) -> None:
-    """Adds values, all or none; from then on only its owner can read the file. Raises OSError, also for a file that is not
-    UTF-8, and ValueError."""
+    """Append values to a dotenv file, all or none, and make it private. Raise OSError, also if the file is not UTF-8, or
+    ValueError for a value that cannot be written."""
     if not all(SECRET.fullmatch(value) for value in values.values()):
         raise ValueError("a value cannot be written")
     lines = "".join(f"{name}='{value}'\n" for name, value in values.items()).encode()

@@ -1,7 +1,7 @@
-"""The root of `config.yaml`: the sections that are the gateway's own, and all others.
+"""The root model of `config.yaml`, with the gateway's sections.
 
-A channel's, tool's, skill's, provider's and agent's model lies beside the code it configures. What one section must
-know of another is checked in `checks`; reading the file is the business of `load`.
+The models of channels, tools, skills, providers and agents are next to the code that they configure. `checks` validates
+references between sections; `load` reads the file.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -35,36 +35,36 @@ class LimitsConfig(TurnLimits):
     parallel_turns: Amount = 64
     """Turns that run at the same time; more wait in the inbox."""
     pending_per_session: Amount = 50
-    """Messages of one chat waiting for their turn; one more is answered with "too many"."""
+    """Messages of one chat that may wait; one more is answered with "too many"."""
     pending_per_sender: Amount = 200
-    """Messages of one person waiting in all chats and topics together; one more is answered with "too many". Commands have
-    as much room again."""
+    """Messages of one sender that may wait, over all chats and topics; one more is answered with "too many". Commands have
+    a separate limit of the same size."""
     pending_origins: Amount = 50
-    """Messages that no person wrote and that wait in one conversation: of schedules, hooks, tasks and background commands.
-    Beyond it a schedule's run is skipped and counted, and a hook's event is answered with 429."""
+    """Messages from schedules, hooks, tasks and background commands that may wait in one conversation. Beyond it a
+    schedule's run is skipped and counted, and a hook's event is answered with 429."""
     file_bytes: Amount = 20_971_520
     """One file, to the agent or from it."""
     uploads_bytes: Amount = 209_715_200
-    """Files that one person has uploaded to the web chat and that wait to be sent with a message, in all. One that is not
-    sent within a day is deleted."""
+    """Total size of one person's uploads to the web chat that are not sent yet. One that is not sent within a day is
+    deleted."""
     event_streams: Amount = 100
-    """Pages of the web chat that are connected to one replica at the same time; one more is asked to try again."""
+    """Web chat pages connected to one replica at the same time; one more is asked to retry."""
     reply_parts: Amount = 20
     """Messages that one reply may be split into. A longer one is sent as its first message and the file `answer.md`."""
     delivery_seconds: Seconds = 600
-    """Seconds that a part is tried again before it is marked failed and the chat continues."""
+    """Seconds for which a reply part is retried before it is marked failed and the chat continues."""
     schedules_per_person: Annotated[int, Field(ge=0, le=1_000)] = 20
-    """Reminders and schedules that one person may have at one channel account; 0 for none."""
+    """Reminders and schedules that one person may have in one channel account; 0 for none."""
     schedule_min_minutes: Annotated[int, Field(ge=1, le=1_440)] = 5
-    """The shortest pause between two runs of a person's schedule, in minutes."""
+    """The shortest interval between two runs of a person's schedule, in minutes."""
     unanswered_seconds: Seconds = 1800
-    """A message that has waited longer than this turns readiness red: something is stuck."""
+    """Seconds after which an unanswered message makes the readiness check fail."""
     grace_seconds: Seconds = 25
-    """Seconds after SIGTERM that running turns may take to reach a point where they can be resumed."""
+    """Grace period after SIGTERM, in seconds, for running turns to reach a checkpoint."""
     tasks_per_chat: Amount = 4
     """Tasks (tool `task`) of one chat that run at the same time; the agent is told to wait for one of them."""
     task_wait_seconds: Annotated[float, Field(gt=0, le=3600)] = 300
-    """Seconds that a turn waits for a task with `wait`; then the task goes on by itself and reports its end."""
+    """Seconds that a turn waits for a task with `wait`; then the task continues in the background and reports its end."""
 
 
 Name = Annotated[str, StringConstraints(min_length=1)]
@@ -73,16 +73,16 @@ Audience = Literal["everyone", "owner", "off"]
 
 
 class DatabaseConfig(Section):
-    """The place where the inbox, the transcripts and the outbox are kept."""
+    """The database of the inbox, the transcripts and the outbox."""
 
     url: Annotated[str, LocalPath()] = Field(default="sqlite:///./data/clawgate.db", repr=False)
     """`sqlite:///` and the file, for one process; the path is relative to the config file's folder, or absolute after
     a fourth slash. Or `postgresql://user:password@host/name`, for any number of replicas."""
     connections: Annotated[int, Field(ge=2, le=100)] = 8
-    """PostgreSQL: connections of one replica at most, besides the one that keeps it alive."""
+    """PostgreSQL: the connection pool's size for one replica, in addition to the connection that holds its lease."""
     lease_seconds: Annotated[float, Field(ge=1, le=300)] = 15
-    """PostgreSQL: a replica that gives no sign for this long, frozen or cut off, has its chats taken over. One whose
-    process died is noticed within a second."""
+    """PostgreSQL: seconds after which others take over the chats of a replica that hangs or lost its connection. A dead
+    process is noticed within a second."""
 
     @field_validator("url")
     @classmethod
@@ -107,12 +107,12 @@ class DatabaseConfig(Section):
 
     @property
     def path(self) -> str | None:
-        """SQLite: the file, absolute once the config is loaded."""
+        """Return SQLite's file, absolute once the config is loaded; None for PostgreSQL."""
         return self.url.removeprefix("sqlite:///") if self.url.startswith("sqlite:") else None
 
     @property
     def shown(self) -> str:
-        """The address without user and password."""
+        """Return the database's URL without credentials, or SQLite's file."""
         return self.path or f"postgresql://{urlsplit(self.url).netloc.rpartition('@')[2]}{urlsplit(self.url).path}"
 
 
@@ -120,20 +120,19 @@ class LoggingConfig(Section):
     """The log, on standard error. Secrets are never in it, and message text only if `content` says so."""
 
     level: Literal["debug", "info", "warning", "error"] = "info"
-    """The least serious lines to show."""
+    """The lowest level to log."""
     format: Literal["auto", "json", "console"] = "auto"
-    """`json` for programs, one object a line; `console` for people; `auto` is `console` in a terminal and `json` anywhere
-    else."""
+    """`json`: one object per line; `console`: human-readable; `auto`: `console` in a terminal, else `json`."""
     content: bool = False
-    """`true` also logs what people write and what they are answered: for finding a fault, not for good."""
+    """`true` also logs messages and replies: for debugging only."""
 
 
 class ConsoleConfig(Section):
-    """The settings of what the operator can look at (docs/layers.md)."""
+    """The operator's console (docs/layers.md)."""
 
     keep_days: Annotated[float, Field(ge=0, le=365)] = 7
-    """Days that the layers of a turn are kept: its event, route, prompt, requests, tool calls and timeline. With more than 7
-    the inbox and the sent replies are kept as long. 0 keeps none."""
+    """Days to keep the layers of a turn: its event, route, prompt, requests, tool calls and timeline. 0 keeps none. Above 7,
+    the inbox and the sent replies are kept as long."""
 
 
 class AgentsConfig(Section):
@@ -146,7 +145,7 @@ class AgentsConfig(Section):
 
 
 class MatchConfig(Section):
-    """The conditions that a message must meet for a binding to hold; an omitted key means any."""
+    """The conditions under which a binding matches a message; an omitted key matches any."""
 
     channel: Name | None = None
     """The platform, such as `feishu`."""
@@ -159,7 +158,7 @@ class MatchConfig(Section):
     thread: Name | None = None
     """The id of a topic inside a chat."""
     sender: Name | None = None
-    """The id of the person, such as `ou_…`. Ids only: names can be chosen by anyone."""
+    """The sender's id, such as `ou_…`; never a name, which anyone can choose."""
 
 
 class BindingConfig(Section):
@@ -172,21 +171,21 @@ class BindingConfig(Section):
 
 
 class ApprovalsConfig(Section):
-    """People who approve calls that need it, such as a command of `exec`, and their time to do so (docs/approvals.md)."""
+    """The approval of tool calls that need it, such as commands of `exec` (docs/approvals.md)."""
 
     approvers: tuple[PersonId, ...] | None = None
     """People as `channel:id`: `/whoami` prints it. By default the `owners`; no one if it is `[]`."""
     surfaces: tuple[SurfaceName, ...] = ("dm",)
-    """The chats where people are asked. The direct chat of the request is first, if it is with an approver,
-    then a group that is listed here as `channel:chat`. Otherwise, with `dm`, it is the direct chat with each approver."""
+    """The chats where approvers are asked: the request's direct chat if it is with an approver, else its group if that is
+    listed here as `channel:chat`, else, with `dm`, the direct chat with each approver."""
     expiry_seconds: Annotated[float, Field(ge=30, le=3600)] = 600
-    """Seconds that a request waits for its decision."""
+    """Seconds until a pending request expires."""
     grant_days: Annotated[float, Field(gt=0, le=365)] = 30
-    """Days that `allow-always` holds."""
+    """Days for which `allow-always` is valid."""
     pending_per_session: Annotated[int, Field(ge=1, le=100)] = 5
-    """The number of requests of one conversation that may wait; one more is refused, and the model is told."""
+    """Pending requests of one conversation; one more is refused, and the model sees why."""
     pending_per_agent: Annotated[int, Field(ge=1, le=1_000)] = 20
-    """The number of requests of one agent that may wait, in all its conversations together."""
+    """Pending requests of one agent, over all its conversations."""
 
 
 class Config(Section):
@@ -205,18 +204,18 @@ class Config(Section):
     channels: ChannelsConfig = ChannelsConfig()
     agents: AgentsConfig
     models: dict[str, ModelConfig] = {}
-    """The facts you know of models, by `provider/model` or by the model's name alone; prices, too (docs/providers.md)."""
+    """Properties and prices of models, by `provider/model` or by the model's name alone (docs/providers.md)."""
     currency: Annotated[str, StringConstraints(pattern=r"^[A-Z]{3}$")] = "USD"
-    """The currency of all prices and costs, as three letters. The shipped prices are in `USD` and count with no other: then
-    write the prices of your models under `models`."""
+    """The currency of all prices and costs, as three letters. The shipped prices are in `USD`; with another currency, set
+    your models' prices under `models`."""
     owners: tuple[PersonId, ...] = ()
     """The people who run this bot, as `channel:id`, such as `feishu:ou_…` or `telegram:123456789`: `/whoami` prints yours.
     Without any, the person at this machine is the only owner, in the web chat."""
     notify_owners: bool = True
-    """True if owners hear in their direct chats, once an hour for one cause, that a person waits to be let in, that the
-    bot was added to a group, or that a channel, a model or an edit of this file is refused."""
+    """Notify owners in their direct chats, at most once an hour per cause, of pairing requests, of groups that the bot was
+    added to, and of channels, models or edits of this file that are refused."""
     commands: dict[str, Audience] = {}
-    """The people who may use a chat command, by its name without the slash: `everyone`, `owner`, or no one (`off`)."""
+    """The users allowed to use a chat command, by its name without the slash: `everyone`, `owner`, or no one (`off`)."""
     language: Literal["en", "zh"] = "en"
     """The language of the gateway's own sentences if a person's language is unknown. The start, `check`, `doctor` and
     `status` speak it, too; without this key, they speak the terminal's."""
@@ -233,30 +232,30 @@ class Config(Section):
     skills: SkillsConfig = SkillsConfig()
     """The folders that skills are read from."""
     queue: QueueConfig = QueueConfig()
-    """The handling of messages that arrive while an earlier one is being answered, and of late ones, everywhere."""
+    """The default handling of late messages, and of those that arrive while an earlier one is being answered."""
     retry: RetryConfig = RetryConfig()
     transcription: TranscriptionConfig = TranscriptionConfig()
-    """The model that turns what people say into text."""
+    """The model that transcribes voice messages."""
     limits: LimitsConfig = LimitsConfig()
     """Every limit of a turn and a chat."""
     schedules: tuple[ScheduleConfig, ...] = ()
-    """The things that the bot does by itself, at their times."""
+    """Jobs that the bot runs at fixed times."""
     budgets: BudgetsConfig = BudgetsConfig()
-    """The most that may be spent in a day."""
+    """Spending limits per day and month."""
     rates: RatesConfig = RatesConfig()
-    """The number of messages that are answered in a time."""
+    """Rate limits for messages."""
 
     @property
     def choosable_models(self) -> tuple[str, ...]:
-        """Every `provider/model` that is named, the agents' first: what `/model` offers. Of `models` those whose provider
-        has a block; elsewhere there would be no key."""
+        """Return every `provider/model` that `/model` offers: the agents' models, then those of `models` whose provider
+        is configured."""
         listed = [model for agent in self.agents.list for model in agent.model]
         listed += [name for name in self.models if name.partition("/")[0] in self.providers and "/" in name]
         return tuple(dict.fromkeys(listed))
 
     @cached_property
     def routes(self) -> tuple[BindingConfig, ...]:
-        """The bindings, and as such behind them the agents that `chats` of an account name."""
+        """Return the bindings, then the agents that an account's `chats` name, as bindings."""
         within = [
             BindingConfig(agent=chat.agent, match=MatchConfig(channel=it.kind.name, account=it.name, chat=name))
             for it in configured(self.channels)
@@ -267,15 +266,15 @@ class Config(Section):
         return (*self.bindings, *within)
 
     def approvers(self, agent: AgentConfig | None = None, owners: Collection[str] = ()) -> tuple[str, ...] | None:
-        """The people who approve calls, of the agent if one is given; None if no one is named. `owners` are all there are,
-        those of the config alone if not given: they approve if no approvers are named."""
+        """Return who approves calls, for the agent if one is given; None if no one is named. Owners approve if there are no
+        approvers: `owners`, or those of the config if not given."""
         own = None if agent is None else agent.approvals.approvers
         named = self.approvals.approvers if own is None else own
         return tuple(owners or self.owners) or None if named is None else named
 
     def prices(self, model: str, *, own: bool = True) -> PricesConfig | None:
-        """The prices of `provider/model`: those under `models`, else the shipped ones. Without `own` the shipped ones, if
-        they are what counts."""
+        """Return the prices of `provider/model`: those under `models`, else the shipped ones. Without `own`, return None if
+        `models` overrides the shipped prices."""
         name = model.partition("/")[2]
         written = self.models.get(model) or self.models.get(name)
         if written and written.prices:
@@ -288,16 +287,16 @@ class Config(Section):
         return ((it.api if (it := self.providers.get(name)) else None) or name) == "demo"
 
     def money(self, amount: float) -> str:
-        """Return an amount of costs as people read it."""
+        """Format a cost in the config's currency."""
         return money(amount, self.currency)
 
     def price_days(self, models: Iterable[str]) -> tuple[str, ...]:
-        """The days of these models' prices, as far as they have one."""
+        """Return the distinct `as_of` dates of these models' prices, in order."""
         days = {prices.as_of for it in models if (prices := self.prices(it))}
         return tuple(sorted(days - {""}))
 
     def provider(self, name: str) -> ProviderConfig:
-        """The block of the provider called `name`; an empty one if the name needs none. Raises KeyError."""
+        """Return the provider's config, or the default one if it needs none. Raise KeyError if the name is unknown."""
         if name in IMPLIED and name not in self.providers:
             return ProviderConfig()
         return self.providers[name]
@@ -307,9 +306,8 @@ _STRONGEST_FIRST = ("sender", "thread", "chat", "chat_type", "account", "channel
 
 
 def route(bindings: Sequence[BindingConfig], agents: AgentsConfig, context: MessageContext) -> str:
-    """The id of the agent that answers: the one of the most specific binding that holds, else the first agent. A key
-    outweighs all weaker ones together, so adding a key to a binding that holds never makes it lose. Of equally specific
-    bindings the first in the file wins."""
+    """Return the id of the agent with the most specific matching binding, else of the first agent. A key outweighs all
+    weaker keys together. Among equally specific bindings, the first in the file wins."""
     found = holding(bindings, context)
     return max(found, key=lambda binding: specificity(binding.match)).agent if found else agents.list[0].id
 
@@ -331,5 +329,5 @@ def holding(bindings: Sequence[BindingConfig], context: MessageContext) -> Seque
 
 
 def specificity(match: MatchConfig) -> int:
-    """A bit for each key that is given, the strongest in front."""
+    """Return a bit mask of the keys that are set, with the strongest key as the highest bit."""
     return sum(1 << place for place, key in enumerate(reversed(_STRONGEST_FIRST)) if getattr(match, key) is not None)

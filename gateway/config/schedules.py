@@ -1,7 +1,7 @@
-"""The section `schedules`, and its times: a cron expression of five fields, `every 30m`, or one time.
+"""The section `schedules`, and its times: a cron expression with five fields, `every 30m`, or a single time.
 
-Cron follows the wall clock of its zone, as Debian's cron does: a time that the clock leaps over happens right behind the
-leap, and a time that it shows twice happens once. `every` follows the clock that never leaps.
+Cron follows local time, as Debian's cron does: a time that daylight saving skips runs right after the change, and a time
+that occurs twice runs once. `every` follows UTC.
 """
 
 import math
@@ -23,27 +23,27 @@ ScheduleText = Annotated[str, StringConstraints(min_length=1, max_length=TEXT_CH
 
 
 class ScheduleConfig(Section):
-    """Something that the bot does by itself at its times, in one chat (docs/later.md)."""
+    """A scheduled job of the bot in one chat (docs/later.md)."""
 
     id: Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9_-]{0,63}$")]
-    """Its name: lower-case letters, digits, `-` and `_`."""
+    """The schedule's name: lower-case letters, digits, `-` and `_`."""
     to: str
-    """The chat, as `channel:chat`, `channel:account:chat` or either with `#thread` behind it, such as
-    `feishu:oc_0123456789abcdef`. A person's id is their direct chat."""
+    """The chat, as `channel[:account]:chat[#thread]`, such as `feishu:oc_0123456789abcdef`. A person's id means their direct
+    chat."""
     at: str
-    """Its times: five fields of cron such as `0 9 * * mon`, or `every 30m`, `every 6h`, `every 1d`, or one time such as
+    """The times: five cron fields such as `0 9 * * mon`, or `every 30m`, `every 6h`, `every 1d`, or a single time such as
     `2026-12-24T18:00`."""
     say: ScheduleText | None = None
-    """Text that is sent as it is: it costs no request to a model. Either this or `task`."""
+    """Text to send verbatim, without a model request. Either this or `task`."""
     task: ScheduleText | None = None
-    """The work that the agent is to do then, in the conversation of that chat."""
+    """The agent's task, in the conversation of that chat."""
     agent: str | None = None
     """The `id` of the agent; by default the first."""
     timezone: str | None = None
     """The zone of `at`, such as `Europe/Berlin`; by default `server.timezone`."""
     missed: Missed = "once"
-    """The rule for times at which the gateway was not running: `once` does it late, one time, with a line that says so;
-    `skip` lets them pass."""
+    """The rule for times at which the gateway was not running: `once` runs late, one time, with a note that says so; `skip`
+    drops them."""
     enabled: bool = True
     """`false` pauses it."""
 
@@ -63,24 +63,24 @@ _EVERY = re.compile(r"every\s+([0-9]{1,4})\s*(m|h|d)", re.IGNORECASE)
 _SECONDS = {"m": 60, "h": 3_600, "d": 86_400}
 _CRON = re.compile(r"[A-Za-z0-9*/,\-#?]{1,100}")
 LEAP_MINUTES_MAX = 1_500
-"""The longest leap of a clock is a day and the hours of its zone's change."""
+"""The longest gap in local time: a day that a zone skipped, plus a daylight saving change."""
 RUNS_COMPARED = 300
 YEAR_MIN, YEAR_MAX = 1970, 9998
-"""The years of a single time: each is a time in every zone, and on every platform."""
+"""The years of a single time, which every zone and platform can represent."""
 
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """`text` in one of three forms, read in `zone`. Made by `timing_of`."""
+    """The times of a schedule, made by `timing_of`."""
 
     text: str
     zone: tzinfo
     form: TimeForm
     seconds: float = 0.0
-    """The pause of `every`; of a single time that time."""
+    """The interval of `every`, or the Unix time of `once`."""
 
     def next(self, after: float, since: float) -> float | None:
-        """The first time after `after`, or None. `every` counts from `since`."""
+        """Return the first time after `after`, or None. `every` counts from `since`."""
         if self.form == "once":
             return self.seconds if self.seconds > after else None
         if self.form == "every":
@@ -89,7 +89,7 @@ class Times:
         return next(self._matches(after), None)
 
     def shortest(self, after: float) -> float:
-        """The shortest pause between two of the next runs, in seconds."""
+        """Return the shortest interval between upcoming runs, in seconds."""
         if self.form == "cron":
             return min((b - a for a, b in pairwise(islice(self._matches(after), RUNS_COMPARED))), default=math.inf)
         return self.seconds if self.form == "every" else math.inf
@@ -102,7 +102,7 @@ class Times:
 
 
 def timing_of(text: str, zone: tzinfo) -> Times:
-    """Raises ValueError with what to write."""
+    """Parse the times of a schedule. Raise ValueError with the expected form."""
     text = " ".join(text.split())
     if found := _EVERY.fullmatch(text):
         seconds = int(found[1]) * _SECONDS[found[2].lower()]
@@ -137,8 +137,7 @@ def _cron(text: str, zone: tzinfo) -> Times:
 
 
 def _moment(moment: datetime, zone: tzinfo) -> float:
-    """Seconds of a time as written; without an offset it is of `zone`, and one that the clock leaps over is the first
-    behind it."""
+    """Return Unix seconds; a local time that `zone` skips becomes the first one after the gap."""
     if moment.tzinfo is not None:
         return moment.timestamp()
     for minutes in range(LEAP_MINUTES_MAX):

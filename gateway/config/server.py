@@ -62,12 +62,12 @@ Tokens = Annotated[dict[TokenName, SecretToken], AfterValidator(distinct)]
 
 
 class ApiToken(Section):
-    """One program's token: by itself, or in a mapping with what else the program may do."""
+    """One program's token: a plain string, or a mapping that adds permissions."""
 
     token: SecretToken = SecretStr("")
     """The token itself."""
     send: bool = False
-    """True if the program may have messages sent to any place that the bots reach: `POST /v1/send` (docs/api.md)."""
+    """Allow the program to send messages to any chat that the bots can reach: `POST /v1/send` (docs/api.md)."""
 
     @model_validator(mode="before")
     @classmethod
@@ -76,7 +76,7 @@ class ApiToken(Section):
 
 
 class _OrText:
-    """Tells the schema that the text of its token means a whole mapping."""
+    """Let the JSON schema accept a bare token in place of the mapping."""
 
     def __get_pydantic_json_schema__(self, core: Any, handler: GetJsonSchemaHandler) -> dict[str, Any]:
         return {"anyOf": [{"type": "string", "format": "password"}, handler(core)]}
@@ -91,9 +91,9 @@ class ApiConfig(Section):
     """The OpenAI-compatible endpoint at `/v1`, and `/mcp`, for other software; see docs/api.md."""
 
     tokens: Annotated[dict[TokenName, Annotated[ApiToken, _OrText()]], AfterValidator(_distinct_tokens)] = {}
-    """A token for each program, by a name of yours: at least 16 characters, 32 if `host` is not loopback. Each has its
-    own conversations, and is the person `api:NAME` in `owners` and `tools.senders`. Without any there is
-    neither `/v1` nor `/mcp`."""
+    """A token for each program, by a name that you choose: at least 16 characters, 32 if `host` is not loopback. Each
+    program has separate conversations and is the user `api:NAME` in `owners` and `tools.senders`. Without tokens, `/v1`
+    and `/mcp` are disabled."""
 
     @property
     def open(self) -> dict[str, str]:
@@ -104,74 +104,74 @@ class ApiConfig(Section):
 
 
 class ServerConfig(Section):
-    """The address that the gateway listens on, and what it takes in."""
+    """The address to listen on, and the limits on requests."""
 
     host: Annotated[str, StringConstraints(min_length=1)] = "127.0.0.1"
-    """The address to listen on; `0.0.0.0` for every network, behind a proxy that ends TLS."""
+    """The address to listen on; `0.0.0.0` for all interfaces, with a TLS-terminating proxy in front."""
     port: Annotated[int, Field(ge=0, le=65535)] = 8080
     """The port to listen on; 0 takes a free one."""
     public_url: str | None = None
     """The server's address for the platforms, such as `https://bot.example.com`: shown with each webhook's path."""
     admin_token: SecretToken = SecretStr("")
-    """A token of at least 16 characters, 32 if `host` is not loopback, for the web chat and `/metrics`. While it is
-    empty, the web chat is closed beyond this machine, and open at it unless an agent can run commands there. `/metrics`
-    does not exist then."""
+    """A token for the web chat and `/metrics`: at least 16 characters, 32 if `host` is not loopback. While it is empty,
+    the web chat is open only on this machine, and needs a sign-in link if a model can send requests from it. `/metrics`
+    is disabled then."""
     users: Annotated[Tokens, AfterValidator(_no_operator)] = {}
-    """More people in the web chat: a token for each, by a name of yours, as long as `adminToken`. Each has their own
-    conversations and files, and is the person `web:NAME` in `owners`, `approvers` and `tools.senders`. The holder of
-    `adminToken` reads all sessions; the others read only their own."""
+    """More users of the web chat: a token for each, by a name that you choose, as long as `adminToken`. Each user has
+    separate conversations and files, and is `web:NAME` in `owners`, `approvers` and `tools.senders`. The holder of
+    `adminToken` can read all sessions; the others only their own."""
     api: ApiConfig = ApiConfig()
     timezone: str | None = None
-    """The zone of all times that people and models read, such as `Asia/Shanghai`, and of days: for budgets, and for sessions
-    that begin again each day. By default the machine's own; name it if several replicas serve."""
+    """The time zone, such as `Asia/Shanghai`, of all displayed times, of budget days and of daily session resets. By default
+    the machine's; set it if there are several replicas."""
     max_body_bytes: Annotated[int, Field(ge=1024)] = 1_048_576
     """The largest request body that is read."""
     max_unverified_bytes: Annotated[int, Field(ge=65_536)] = 33_554_432
-    """The memory for bodies that are still arriving, of all senders together. While it is full, further pieces wait.
-    The body that has been arriving for longest, and for more than a second, is cut off with a 503."""
+    """Memory for all request bodies that are still arriving. While it is full, reading pauses, and the body that has been
+    arriving longest is rejected with a 503 after a second."""
     body_timeout_seconds: Annotated[float, Field(gt=0)] = 10
     """Seconds that a request body may take to arrive."""
     max_url_bytes: Annotated[int, Field(ge=256, le=65_535)] = 8_192
-    """The longest address of a request, with its query; a longer one is answered with 414."""
+    """The longest request URL, including its query; a longer one is answered with 414."""
     max_header_field_bytes: Annotated[int, Field(ge=256)] = 16_384
-    """The largest header field of a request, name and value; beyond this and the next two the answer is 431."""
+    """The largest header field of a request, name and value. Beyond this and the next two limits the answer is 431."""
     max_header_bytes: Annotated[int, Field(ge=1024)] = 65_536
-    """The header of a request in all, its address included."""
+    """The whole header of a request, including its URL."""
     max_header_fields: Annotated[int, Field(ge=10)] = 100
     """The number of header fields of a request."""
     connection_timeout_seconds: Annotated[float, Field(gt=0)] = 20
-    """Seconds that a connection may keep the server waiting, from its beginning or its last answer on. It may wait for
-    the whole header of a request, for the rest of an unread body, or for the peer to read some of an answer."""
+    """Idle timeout of a connection in seconds, from its start or last response: for a complete request header, the rest of
+    an unread body, or the client to read some of a response."""
     max_connections: Annotated[int, Field(ge=10)] = 1_000
-    """Open connections in all; fewer if the system allows the process fewer files. Beyond that the connection that has
-    waited longest for a request makes room. If all are being answered, the new one gets a 503."""
+    """Open connections in all; fewer if the system's limit on open files is lower. Beyond that, the connection that has
+    been idle longest is closed. If all have a request in flight, the new one gets a 503."""
     max_connections_per_address: Annotated[int, Field(ge=1)] = 200
-    """Open connections of one address, or of one /64 network in IPv6. Beyond that the one that has waited longest for a
-    request makes room. If all are being answered, the new one gets a 503. Those of `trustedProxies` are counted by the
-    address that each request is from, while it is answered."""
+    """Open connections of one address, or of one IPv6 /64 network. Beyond that, the one that has been idle longest is
+    closed. If all have a request in flight, the new one gets a 503. A connection of `trustedProxies` counts for the
+    client's address while a request is in flight."""
     allowed_hosts: tuple[str, ...] = ()
-    """Host names the server answers to, without port, besides that of `publicUrl`; `*.example.com` for all below one, `*`
-    for any. Empty: the names of this machine, for the web chat and its API; webhooks of platforms answer to any."""
+    """Host names the server answers to, without port, in addition to that of `publicUrl`; `*.example.com` for subdomains,
+    `*` for any. Empty: the names of this machine, for the web chat and its API; webhooks of platforms answer to any."""
     sign_in_link_seconds: Annotated[float, Field(ge=60)] = 3600
-    """Seconds in which the sign-in link that the start prints can be used, once."""
+    """Seconds for which the single-use sign-in link, printed at the start, is valid."""
     wrong_tokens_per_minute: Annotated[int, Field(ge=1)] = 20
-    """Wrong tokens, signatures and secrets of one address, at all doors together; a further wrong one is answered with
-    429. A right one never is."""
+    """Rate limit for wrong tokens, signatures and secrets of one address, over all endpoints; a further wrong one is
+    answered with 429. A correct one never is."""
     trusted_proxies: tuple[str, ...] = ()
-    """Addresses or networks of reverse proxies, such as `127.0.0.1` or `10.0.0.0/8`, whose `X-Forwarded-For` and
-    `X-Forwarded-Proto` are believed. Empty: those headers are ignored."""
+    """Addresses or networks of reverse proxies, such as `127.0.0.1` or `10.0.0.0/8`. Only their `X-Forwarded-For` and
+    `X-Forwarded-Proto` headers are trusted."""
 
     @property
     def is_open_here(self) -> bool:
-        """True if only people at this machine can reach it, as far as the config says: what has a public address has a
-        proxy or a tunnel that hands on everybody's requests."""
+        """Return whether the config lets only this machine reach the server. A public URL implies a proxy or a tunnel that
+        forwards others' requests."""
         return is_loopback(self.host) and (
             self.public_url is None or is_loopback(urlsplit(self.public_url).hostname or "")
         )
 
     @property
     def exposure(self) -> Finding | None:
-        """The reason why this is not safe to open to the network; None if it is safe or stays closed."""
+        """Report a token that is too short for a server that is open to the network; None if there is none."""
         tokens = {"adminToken": self.admin_token.get_secret_value()}
         tokens |= {f"users.{name}": token for name, token in filled(self.users).items()}
         tokens |= {f"api.tokens.{name}": token for name, token in self.api.open.items()}
@@ -194,7 +194,7 @@ class ServerConfig(Section):
 
     @property
     def address(self) -> str:
-        """The address for a browser on this machine: `0.0.0.0` listens on every address but is not one itself."""
+        """Return the URL for a browser on this machine; a wildcard host becomes the loopback address."""
         host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self.host, self.host)
         return f"http://[{host}]:{self.port}" if ":" in host else f"http://{host}:{self.port}"
 
