@@ -1,7 +1,7 @@
-"""Logging policy: JSON lines with the turn's id, ids and sizes and names only, and one place that redacts.
+"""Structured logging: ids, sizes and names only, with redaction in one place.
 
-Message text is never logged, nor the text of an exception, since it may quote a message: an exception becomes its type
-and the places it came through. Words that look like a secret are struck out of the finished line.
+Message text and exception text, which may quote a message, are never logged: an exception is reduced to its type and stack
+frames. Known secrets and key-like words are redacted from the rendered line.
 """
 
 import logging
@@ -28,7 +28,7 @@ log = structlog.get_logger()
 
 @contextmanager
 def logged(event: str, *, but: type[Exception] | tuple[()] = ()) -> Iterator[None]:
-    """The edge of a loop's round: logs any error and lets the loop continue, `but` raises one kind."""
+    """Log any exception of a loop's iteration so that the loop continues; reraise those of type `but`."""
     try:
         yield
     except but:
@@ -44,8 +44,7 @@ def configure(
     scrubber: Scrubber,
     stream: TextIO | None = None,
 ) -> None:
-    """Sends everything, our own events and the libraries' records, through one chain to one stream. `auto` is for people
-    if the stream is a terminal."""
+    """Send our events and the records of libraries to one stream. `auto` means `console` on a terminal, else `json`."""
     out = stream or sys.stderr
     if output == "auto":
         output = "console" if out.isatty() else "json"
@@ -71,7 +70,7 @@ def configure(
 
 
 def crashed(kind: type[BaseException], error: BaseException | None, trace: TracebackType | None) -> None:
-    """Replaces `sys.excepthook`, which would print the exception's text."""
+    """Log an uncaught exception; installed as `sys.excepthook`, whose default would print the exception's text."""
     if issubclass(kind, Exception):
         structlog.get_logger().critical("crashed", exc_info=error)
     else:
@@ -79,8 +78,8 @@ def crashed(kind: type[BaseException], error: BaseException | None, trace: Trace
 
 
 class _Writer:
-    """Writes our own events, which need nothing of `logging` but its lock: a third of the time. A stream that is closed or
-    full loses the line and fails no turn."""
+    """Writes our events directly, using only the handler's lock, in a third of the time. A closed or full stream drops the
+    line."""
 
     def __init__(self, handler: logging.StreamHandler[TextIO]) -> None:
         self._stream = handler.stream
@@ -95,8 +94,6 @@ class _Writer:
 
 
 class _LogLine:
-    """The end of the chain: the event as one line, redacted and capped."""
-
     def __init__(self, output: Literal["json", "console"], scrubber: Scrubber) -> None:
         self._console = structlog.dev.ConsoleRenderer(colors=False) if output == "console" else None
         self._scrubber = scrubber
@@ -117,7 +114,6 @@ class _LogLine:
         return without_known(self._scrubber.scrub(text))[0]
 
     def _clean(self, value: Any) -> Any:
-        """Redacts each value before the line is rendered, as it was written: an escape can hide a secret."""
         if isinstance(value, str):
             return self._struck(value)
         if isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""The metrics, for Prometheus. Labels are few and from fixed sets or the config: never an id, never a text."""
+"""Prometheus metrics. Labels come from fixed sets or the config, never from ids or texts."""
 
 from collections.abc import Callable, Collection
 from functools import partial
@@ -14,7 +14,7 @@ LAG_SECONDS = (0.001, 0.01, 0.03, 0.1, 0.3, 1, 3)
 
 
 class Metrics:
-    """One registry per gateway, so that two of them in one process do not mix."""
+    """The metrics of one gateway, in a separate registry."""
 
     def __init__(self) -> None:
         self.tools: Collection[str] = NAMES

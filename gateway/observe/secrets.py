@@ -1,12 +1,11 @@
-"""Secrets kept out of what people read: the configured ones everywhere, and words that look like one in logs and reports.
+"""Secret redaction: configured secrets everywhere, and key-like words in logs and reports.
 
-`Scrubber` strikes the configured secrets out of everything that leaves the gateway: tool results, replies, drafts, log
-lines. No eight characters of a secret pass in a row, in any context and however a text is cut in pieces; as written, in
-JSON, in a URL, in base64, base32, hex and dumps of it. A part of a secret that is a plain word, such as a model's name, may
-pass. Secrets are remembered for the life of the process: a reload adds to them.
+`Scrubber` redacts configured secrets from everything that leaves the gateway: tool results, replies, drafts, log lines. No
+run of eight characters of a secret passes: verbatim, or encoded as JSON, URL, base64, base32, hex or a hex dump. A part that
+is a plain word, such as a model's name, may pass. Secrets are kept for the life of the process; a reload adds to them.
 
-`redacted` strikes out words that look like a secret, known or not, in lines that quote a person's file: a key pasted into
-the wrong place. A known shape is certain and cheap, so the logs and the views of turns mask `SHAPES` alone.
+`redacted` removes words that look like a secret, known or not, from lines that quote a user's file, such as a misplaced key.
+Logs and views of turns only mask the known `SHAPES`, which is certain and cheap.
 """
 
 import base64
@@ -36,25 +35,25 @@ SHAPES = (
     r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|$)",
 )
 UNBROKEN_CHARS_MIN = 20
-"""Letters and digits in a row that may be a secret; one with dashes or slashes in it must be longer."""
+"""The minimum length of a possible secret of letters and digits; one with dashes or slashes must be longer."""
 BROKEN_CHARS_MIN = 32
 CHANGES_MIN = 0.2
-"""Random words have 0.4 to 0.5, names of models and keys less than this."""
+"""The minimum rate of character class changes. Random words have 0.4 to 0.5, names of models and keys less than this."""
 
 _CHARS = "A-Za-z0-9+/_=.~-"
 _KNOWN = re.compile(rf"(?:{'|'.join(SHAPES)})[{_CHARS}]*", re.S)
 _LOOKS = re2.compile("(?s)" + "|".join(SHAPES))
-"""Finds that a text has none in a tenth of the time. Its word boundaries are ASCII: it finds more, never less."""
+"""A prefilter that takes a tenth of the time. Its ASCII word boundaries match more, never less."""
 _TOKEN = re.compile(rf"[{_CHARS}]{{{UNBROKEN_CHARS_MIN},}}")
 _UNBROKEN = re.compile(rf"[A-Za-z0-9]{{{UNBROKEN_CHARS_MIN},}}")
 _BROKEN = re.compile(rf"[A-Za-z0-9+/_=-]{{{BROKEN_CHARS_MIN},}}")
 _NO_SECRET = re.compile(r"(?:o[a-z]|omt|cli)_[0-9a-z]+|\.{0,2}/.*|~/.*")
-"""Ids of Feishu, and paths."""
+"""Feishu ids and paths."""
 RUN_CHARS = 8
-"""A run of this many characters of a secret is struck out; a shorter secret is ignored."""
+"""Minimum run of a secret's characters that is redacted; shorter secrets are ignored."""
 _GRAM = 5
 _STRIDE = RUN_CHARS - _GRAM + 1
-"""One of the grams that a run of `RUN_CHARS` holds begins at a multiple of this."""
+"""Any run of `RUN_CHARS` contains a gram that begins at a multiple of this."""
 _HELD_CHARS = 4
 _WORD = re.compile(r"[\W_]*(?:[A-Za-z]?[a-z]{,15}|[A-Z]{,16}|\d{,12})[\W_]*")
 _IN_ADDRESS = re.compile(r'://([^/\s:@"]*):([^/\s@"]+)@')
@@ -65,7 +64,7 @@ _SECRET_HEADER = re.compile(r"auth|key|token|secret|cookie", re.IGNORECASE)
 
 
 def secrets_of(config: BaseModel) -> set[str]:
-    """Every secret of a config, also those in addresses and headers, but no password that equals the user's name."""
+    """Return all secrets of a config, including those in URLs and headers, but not a password that equals the username."""
     secrets = {secret.strip() for _, secret in secrets_in(config)}
     secrets |= {unquote(word) for user, word in _IN_ADDRESS.findall(config.model_dump_json()) if word != user}
     for provider in getattr(config, "providers", {}).values():
@@ -81,15 +80,15 @@ class Scrubber:
     def __init__(self, secrets: Iterable[str] = ()) -> None:
         self._forms: frozenset[str] = frozenset()
         self._joined = ""
-        """All forms in one text, which is searched in one go."""
+        """All forms, joined for a single search."""
         self._grams: frozenset[str] = frozenset()
         """All grams of the forms."""
         self._places: dict[str, tuple[tuple[str, int], ...]] = {}
-        """The places in the forms of each gram that a text has had: most secrets are never met."""
+        """The positions of grams in the forms, computed on first use."""
         self.learn(secrets)
 
     def learn(self, secrets: Iterable[str]) -> None:
-        """Other threads may scrub meanwhile: nothing that they read is changed, only replaced."""
+        # Other threads may be scrubbing: replace the collections, never mutate them.
         new = {form for secret in secrets for form in _forms(secret)} - self._forms
         self._forms |= new
         self._grams |= {form[at : at + _GRAM] for form in new for at in range(len(form) - _GRAM + 1)}
@@ -97,7 +96,7 @@ class Scrubber:
         self._places = {}
 
     def scrub(self, text: str) -> str:
-        """The text without secrets. 0.45 ms for 20,000 characters, nothing if there are no secrets."""
+        """Redact secrets in a text. It takes 0.45 ms for 20,000 characters, and no time without secrets."""
         grams = self._grams
         if not grams:
             return text
@@ -109,7 +108,7 @@ class Scrubber:
         return "".join((*pieces, text[end:])) if pieces else text
 
     def scrub_file(self, file: File) -> File:
-        """The file with clean name and bytes. Binary data is searched byte by byte: one odd byte hides nothing."""
+        """Redact secrets in a file's name and bytes. Binary data is searched as Latin-1, so that no byte hides a secret."""
         try:
             data = self.scrub(file.data.decode()).encode()
         except UnicodeDecodeError:
@@ -117,14 +116,14 @@ class Scrubber:
         return replace(file, name=self.scrub(file.name), data=data)
 
     def draft(self, text: str) -> str:
-        """The part of a growing text that may be shown: what could become a secret at its end waits."""
+        """Return the part of a streamed text that is safe to show. A possible beginning of a secret at the end is held
+        back."""
         held = 0
         while held < len(text) and text[-held - 1 :] in self._joined:
             held += 1
         return self.scrub(text[:-held] if held >= _HELD_CHARS else text)
 
     def _run(self, text: str, at: int) -> tuple[int, int] | None:
-        """The longest piece of a secret around the gram at `at`: its begin and end."""
         longest: tuple[int, int] | None = None
         for form, place in self._places_of(text[at : at + _GRAM]):
             before = _common(reversed(text[max(0, at - place) : at]), reversed(form[:place]))
@@ -147,7 +146,7 @@ def _common(left: Iterable[str], right: Iterable[str]) -> int:
 
 
 def _forms(secret: str) -> Iterator[str]:
-    """The secret as it is, in JSON, in a URL, in hex and dumps of it and, wherever it begins there, in base64 and base32."""
+    # base64 and base32 depend on the offset of the secret in the encoded bytes
     raw = secret.encode()
     yield from (secret, json.dumps(secret)[1:-1], orjson.dumps(secret).decode()[1:-1], quote(secret, safe=""))
     for form in _hex_forms([f"{it:02x}" for it in raw]):
@@ -160,22 +159,21 @@ def _forms(secret: str) -> Iterator[str]:
 
 
 def _hex_forms(digits: Sequence[str]) -> Iterator[str]:
-    """The digits joined, after percent signs, and in the groups of `hexdump -C`, `xxd` and `od -x`."""
-    yield from ("".join(digits), "%" + "%".join(digits), " ".join(digits))
+    yield from ("".join(digits), "%" + "%".join(digits), " ".join(digits))  # `hexdump -C`; below `xxd` and `od -x`
     for first in (0, 1):
         pairs = [(digits[at], digits[at + 1]) for at in range(first, len(digits) - 1, 2)]
         yield from (" ".join(map("".join, pairs)), " ".join(low + high for high, low in pairs))
 
 
 def without_known(text: str) -> tuple[str, int]:
-    """Return the text without keys of a known shape, and how many were replaced."""
+    """Redact keys of a known shape; return the text and the number of replacements."""
     return _KNOWN.subn(REDACTED, text) if _LOOKS.search(text) else (text, 0)
 
 
 class Mask:
-    """Scrubs what an operator reads of a conversation: configured secrets, and keys of a known shape, which it counts.
+    """Redacts what an operator reads of a conversation: configured secrets, and keys of a known shape, which it counts.
 
-    A key in a tool's result belongs to somebody, also if no config has it.
+    A key in a tool's result may be a user's, which no config has.
     """
 
     def __init__(self, scrub: Callable[[str], str]) -> None:
@@ -189,13 +187,13 @@ class Mask:
 
 
 def redacted(text: str) -> str:
-    """The text without the words of it that look like secrets."""
+    """Redact the words of a text that look like secrets."""
     known, _ = without_known(text)
     return _TOKEN.sub(lambda word: REDACTED if looks_secret(word[0]) else word[0], known)
 
 
 def looks_secret(word: str) -> bool:
-    """True if a word has a known shape, or changes between capitals, small letters and digits as only random ones do."""
+    """Return whether a word has a known shape, or mixes upper case, lower case and digits as only random words do."""
     if _KNOWN.search(word):
         return True
     if _NO_SECRET.fullmatch(word):
@@ -204,7 +202,7 @@ def looks_secret(word: str) -> bool:
 
 
 def without_tokens(value: Any, depth: int = 0) -> Any:
-    """Plain data without what its keys call a token or a secret, and without what lies too deep."""
+    """Redact the strings under secret-like keys in plain data, and truncate what is nested too deep."""
     if depth > DEPTH_MAX:
         return "…"
     if isinstance(value, Mapping):
@@ -216,7 +214,7 @@ def without_tokens(value: Any, depth: int = 0) -> Any:
 
 
 def secrets_in(value: object, key: tuple[str | int, ...] = ()) -> Iterator[tuple[tuple[str | int, ...], str]]:
-    """Every SecretStr in a tree of models, beneath its key as a config file has it."""
+    """Yield every SecretStr in a tree of models, after its key in the config file."""
     for part, inner in _parts(value):
         if isinstance(inner, SecretStr):
             yield (*key, part), inner.get_secret_value()
@@ -234,8 +232,7 @@ def _parts(value: object) -> Iterable[tuple[str | int, object]]:
 
 
 def _changes(word: str) -> float:
-    """The share of places at which one kind of character follows another; 0 if there is no digit. A small letter after
-    a capital is how words begin, and does not count."""
+    # A lower-case letter after a capital begins a word, so it is no change. Without a digit it is no secret.
     pairs = [(left, right) for left, right in pairwise(word) if left.isalnum() and right.isalnum()]
     changes = sum(_kind(left) != _kind(right) and not (left.isupper() and right.islower()) for left, right in pairs)
     return changes / len(pairs) if pairs and any(map(str.isdigit, word)) else 0.0

@@ -1,8 +1,8 @@
-"""Terminal output: commands print, and the log writes its lines, through these functions alone.
+"""Terminal output: all commands and the log write through these functions.
 
-Names, titles and messages come from chat users. A terminal obeys escape sequences in them, and bidi controls reorder what
-a reader sees, so every text passes `printable` and every JSON document `escaped`, also when the output is piped. Only
-`lead` is written raw: it is for our own colours and cursor movements.
+Names, titles and messages are untrusted: escape sequences in them control the terminal, and bidi controls reorder the text.
+So every text passes `printable` and every JSON document `escaped`, even if the output is piped. Only `lead` is raw, for our
+own colours and cursor movements.
 """
 
 import json
@@ -21,12 +21,12 @@ _UNSAFE = re.compile(
 
 
 def printable(text: str) -> str:
-    """Return the text with U+FFFD in place of each character that a terminal obeys or a reader cannot see."""
+    """Replace each control or invisible character by U+FFFD."""
     return text if text.isprintable() else _UNSAFE.sub("\ufffd", text.replace("\r\n", "\n"))
 
 
 def escaped(document: str) -> str:
-    """Return an equal JSON document with those characters as `\\u` escapes: JSON itself requires that of C0 alone."""
+    """Escape those characters in a JSON document as `\\u`; JSON itself requires that only for C0 controls."""
     return document if document.isprintable() else _UNSAFE.sub(lambda match: json.dumps(match[0])[1:-1], document)
 
 
@@ -37,7 +37,7 @@ def print_text(text: str = "", *, err: bool = False, nl: bool = True, lead: str 
 def print_list(
     rows: Sequence[dict[str, Any]], line: Callable[[dict[str, Any]], str], total: str, *, as_json: bool
 ) -> None:
-    """Print a list, as JSON or one line for each row; the `total` goes to standard error."""
+    """Print a list as JSON, or as a line per row with the `total` on standard error."""
     if as_json:
         print_json(rows)
         return
@@ -51,12 +51,12 @@ def print_json(value: object) -> None:
 
 
 def confirm(question: str) -> bool:
-    """Ask on standard error. Raises typer.Abort at the end of the input."""
+    """Ask on standard error. Raise typer.Abort at the end of the input."""
     return typer.confirm(printable(question), err=True)
 
 
 def prompt(question: str, *, default: str = "", show_default: bool = False, hide_input: bool = False) -> str:
-    """Ask on standard error, and return the answer without blanks around it."""
+    """Ask on standard error, and return the stripped answer."""
     answer: str = typer.prompt(
         printable(question), default=default, show_default=show_default, hide_input=hide_input, err=True
     )

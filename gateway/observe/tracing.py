@@ -1,6 +1,5 @@
-"""OpenTelemetry traces of turns, model requests and tool calls, by the conventions for generative AI: names, ids and
-counts alone, never a message's words or an argument. An extra: nothing of it is imported unless `tracing.endpoint` is
-set."""
+"""OpenTelemetry traces of turns, model requests and tool calls, by the GenAI semantic conventions. Attributes are names, ids
+and counts, never message text or arguments. The SDK, an optional extra, is imported only if `tracing.endpoint` is set."""
 
 import asyncio
 from collections.abc import Iterator
@@ -19,17 +18,17 @@ if TYPE_CHECKING:
     from opentelemetry.trace import Span
 
 PROVIDERS = {"google": "gcp.gemini", "gemini": "gcp.gemini", "mistral": "mistral_ai", "moonshot": "moonshot_ai"}
-"""The conventions' word for a provider, if that is not its name."""
+"""The conventions' name of a provider, if it differs from ours."""
 EXPORTER = "opentelemetry.exporter.otlp.proto.http"
 
 
 class TracingConfig(Section):
-    """Traces for OpenTelemetry; see docs/operate.md. A change holds from the next start on."""
+    """OpenTelemetry tracing; see docs/operate.md. Changes take effect at the next start."""
 
     endpoint: str | None = None
-    """An OTLP collector's URL for traces over HTTP, such as `http://localhost:4318/v1/traces`. Unset: no traces."""
+    """The OTLP collector's URL for traces over HTTP, such as `http://localhost:4318/v1/traces`. Unset: no traces."""
     headers: dict[str, SecretStr] = {}
-    """Sent along, such as a token of the collector."""
+    """HTTP headers for the collector, such as a token."""
 
     @field_validator("endpoint")
     @classmethod
@@ -60,7 +59,7 @@ class Tracing:
 
     @contextmanager
     def turn(self, agent: str, session: str, number: int, emit: Emit) -> Iterator[Emit]:
-        """Traces a turn: yields an `Emit` that records every event and passes it on to `emit`."""
+        """Trace a turn: yield an `Emit` that records every event and forwards it to `emit`."""
         facts = {"gen_ai.agent.id": agent, "gen_ai.conversation.id": session, "clawgate.turn": number}
         root = self._start("invoke_agent", agent, None, facts)
         self._turns[number] = root
@@ -95,7 +94,7 @@ class Tracing:
             self._turns.pop(number, None)
 
     def ended(self, number: int, outcome: str, reason: str) -> None:
-        """Records a turn's outcome; a turn that was handed over has none."""
+        """Record a turn's outcome; a turn that was handed over has none."""
         if span := self._turns.get(number):
             span.set_attribute("clawgate.outcome", outcome)
             if outcome == "failed":

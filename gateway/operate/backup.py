@@ -1,9 +1,9 @@
-"""A backup of everything that a config names, in one file, made next to a serving gateway.
+"""Back up everything that a config names into one file, even while a gateway serves, and restore it.
 
-The config's own path fields are the list (`gateway.config.folders`): its file with `.env` and `${file:…}`, the database, the
-workspaces, uploads, skills and tools, and the folder `data`, where all of these are unless the config says otherwise.
+The config's path fields define the contents (`gateway.config.folders`): the config with `.env` and `${file:…}`,
+the database, workspaces, uploads, skills and tools, and the default folder `data`.
 
-Its way back leads into an empty folder: nothing is overwritten, and until all of it is right nothing is in its place.
+A restore needs an empty folder, overwrites nothing, and moves files into place only after all of them are verified.
 """
 
 import gzip
@@ -52,21 +52,21 @@ from gateway.store.snapshot import RESTORED, InFlight, is_served, refuse_full, r
 from tools.catalog import own_tools
 
 DATA = "data"
-"""The folder, next to the config, of everything that has no other place."""
+"""The default data folder, next to the config."""
 READS = 3
-"""A file that changes while it is read is read again, so often."""
+"""Attempts to read a file that changes meanwhile."""
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _PASSED_OVER = frozenset({"__pycache__"})
 _OF_A_PROCESS = re.compile(r"serving-[0-9a-f]{8}\.json")
-"""The record that a serving gateway keeps of itself in its data folder: no other process is that one."""
+"""The record of a serving gateway, which is only valid for its process."""
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 MARGIN_BYTES = 64 * 1024 * 1024
-"""Room that the disk keeps."""
+"""Disk space to leave free."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BackupDone:
-    """`left_out` has what the backup lacks, each with the reason; `unread` that which should be in it."""
+    """`left_out` lists what is not backed up, with the reasons; `unread` lists the files that could not be read."""
 
     file: Path
     size: int
@@ -76,8 +76,8 @@ class BackupDone:
 
 
 def back_up(loaded: Loaded, config: Path, target: Path, env: Mapping[str, str]) -> BackupDone:
-    """Write the backup and read it again. `target` is a new file, or a folder for one that is named by the time. `env` is
-    the environment without `.env`. Raises OperatorError; then there is no file."""
+    """Write a backup and verify it. `target` is a new file, or a folder for a file named by the time. `env` is the
+    environment without `.env`. Raise OperatorError, leaving no file."""
     made = datetime.now(tz=UTC)
     if target.is_dir():
         target = target / f"clawgate-{made:%Y%m%dT%H%M%SZ}.tar.gz"
@@ -146,7 +146,7 @@ def _written(loaded: Loaded, roots: "_Roots", target: Path, made: datetime, env:
 
 
 def set_outside(loaded: Loaded, dotenv: Path, env: Mapping[str, str]) -> list[str]:
-    """List the variables that the config takes from the environment alone, and not from `.env`."""
+    """List the variables that the config takes from the environment and not from `.env`."""
     used = {*(name for names in loaded.names.values() for name in names), *loaded.variables.values()}
     return sorted(used & {name for name, value in env.items() if value} - over_file(dotenv, {}).keys())
 
@@ -165,7 +165,7 @@ class _Roots:
         )
         file = self.folder / config.name
         self.in_force = None if file.is_file() and file.read_bytes() == loaded.source else loaded.source
-        """The config in force, if the file has been edited since and is broken, or is gone."""
+        """The config in force, if the file differs or is gone."""
         if self.in_force is not None:
             self.passed_over.add(file)
         for folder in (self.folder / DATA, *([Path(database).parent] if database else [])):
@@ -225,7 +225,7 @@ class _Archive:
         self._tar = tarfile.open(fileobj=self._packed, mode="w:", format=tarfile.PAX_FORMAT)  # noqa: SIM115
 
     def add_tree(self, root: Path, name: str, private: Collection[Path], passed_over: Collection[Path]) -> None:
-        """Add a file, or a folder with everything beneath it but `passed_over`."""
+        """Add a file, or a folder recursively, except for `passed_over`."""
         real = root.resolve()  # a config, or its `.env`, may be a link to the file
         above = os.open(real.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
@@ -269,7 +269,7 @@ class _Archive:
             self.unread.append(f"{name or error.filename}: {error.strerror}")
 
     def _add_file(self, entry: str, folder: int, name: str, *, mode: int | None) -> None:
-        """Add a file once it was read whole and unchanged: a program may be writing it."""
+        # A program may be writing the file: retry until it did not change while it was read.
         for left in reversed(range(READS)):
             with (
                 os.fdopen(os.open(entry, _READ, dir_fd=folder), "rb") as file,
@@ -313,13 +313,13 @@ class _Archive:
         self.bytes += len(content)
 
     def told(self) -> list[str]:
-        """Count what no backup can hold, a line for each reason."""
+        """Count the entries that a backup cannot contain, a line per reason."""
         return [f"{count:,} that {reason}" for reason, count in self._left_out.items()]
 
 
 @dataclass
 class _Hashed:
-    """Hands on what is read to `note`, too."""
+    """Passes everything that is read to `note`."""
 
     content: IO[bytes]
     note: Callable[[bytes], object]
@@ -341,11 +341,11 @@ class RestoreDone:
     manifest: Manifest
     parked: InFlight
     database: str
-    """The database that the rows of PostgreSQL were written to; empty for a file."""
+    """The PostgreSQL database that was restored; empty for SQLite."""
 
 
 def restore(backup: Path, folder: Path, env: Mapping[str, str], *, database_url: str = "") -> RestoreDone:
-    """Restore into `folder`, which is made if it is missing. Raises OperatorError; then nothing is in it."""
+    """Restore into `folder`, which is created if missing. Raise OperatorError, restoring nothing."""
     with opened(backup) as file:
         _refuse_full(folder, backup)
         try:
@@ -373,7 +373,6 @@ def _refuse_full(folder: Path, backup: Path) -> None:
 
 
 def _extract(file: IO[bytes], manifest: Manifest, new: Path) -> None:
-    """Write folders, then files, then links. Raises BadBackup, OSError."""
     new.mkdir(mode=0o700)
     for folder in sorted(manifest.folders, key=lambda it: it.path):
         _make_above(new, folder.path)
@@ -407,7 +406,7 @@ def _make_above(new: Path, path: str) -> None:
 
 
 def _own(fd: int, entry: BackupEntry, least: int = 0o400) -> None:
-    """Give it its mode, never writable by others; as root also its user and group, such as those of a workspace."""
+    # Workspaces may belong to other users, which only root can restore. Nothing is writable by others.
     if os.geteuid() == 0:
         os.fchown(fd, entry.uid, entry.gid)
     os.fchmod(fd, entry.mode & 0o755 | least)
@@ -416,7 +415,7 @@ def _own(fd: int, entry: BackupEntry, least: int = 0o400) -> None:
 def _with_database(
     manifest: Manifest, new: Path, env: Mapping[str, str], database_url: str
 ) -> tuple[DatabaseConfig | None, InFlight]:
-    """Bring the restored database up to date, and park what was in flight next to a gateway that went on with it."""
+    # If a gateway served during the backup, it went on with the work in flight: park that as dead letters.
     final = Ending(outcome="failed", reason=RESTORED, dead=True).record(0, time.time())
     if database_url and manifest.kind != "postgresql":
         raise OperatorError("--database-url: the backup has a SQLite file, which is restored into the folder")

@@ -1,7 +1,7 @@
-"""The file of a backup: a compressed tar archive of regular files, and a manifest at its end that says what belongs where.
+"""The backup file: a compressed tar archive of regular files, with a manifest at its end.
 
-A file to restore is untrusted: it may be damaged, or made by somebody else. So it is read whole and compared with its
-manifest before anything of it is used, and folders and links are made from the manifest alone.
+A backup to restore is untrusted. So it is verified against its manifest before anything is used, and folders and links are
+created from the manifest alone.
 """
 
 import gzip
@@ -25,7 +25,7 @@ from gateway.store.migrate import HEAD, refuse_unknown
 MANIFEST = "manifest.json"
 FILES = "files/"
 ELSEWHERE = "elsewhere"
-"""The folder of what lay outside of the config's own folder."""
+"""The folder for files from outside the config's folder."""
 ROWS = "database.jsonl"
 """The rows of PostgreSQL."""
 MEMBERS_MAX = 2_000_000
@@ -73,7 +73,7 @@ class BackupLink(Section):
 
 
 class Manifest(Section):
-    """Its paths are relative to the folder that is restored into."""
+    """The contents of a backup; paths are relative to the folder of the config."""
 
     format: Literal[1] = 1
     clawgate: str
@@ -84,18 +84,18 @@ class Manifest(Section):
     kind: Literal["sqlite", "postgresql"]
     revision: Annotated[str, Field(pattern=r"^\d{4}$")] | None = None
     served: bool
-    """True if a gateway served while the backup was made."""
+    """Tells whether a gateway served during the backup."""
     files: tuple[BackupMember, ...]
     folders: tuple[BackupEntry, ...]
     links: tuple[BackupLink, ...]
     moved: dict[str, str] = {}
-    """The places of what lay outside of the config's folder, by the path here."""
+    """The original paths of files from outside the config's folder, by the path in the backup."""
     variables: tuple[str, ...] = ()
-    """The variables of the environment that the config takes, and that no file of the backup sets."""
+    """The variables that the config needs and that no file of the backup sets."""
 
 
 def read_manifest(file: IO[bytes], *, bytes_max: int) -> Manifest:
-    """Read the whole archive and return its manifest if every file is as it says. Raises BadBackup."""
+    """Read the whole archive, verify all files, and return the manifest. Raise BadBackup if anything differs."""
     seen: dict[str, tuple[int, str]] = {}
     found: Manifest | None = None
     total = 0
@@ -122,7 +122,7 @@ def read_manifest(file: IO[bytes], *, bytes_max: int) -> Manifest:
 
 
 def members(file: IO[bytes]) -> Iterator[tuple[str, int, IO[bytes]]]:
-    """Name, size and content of each file, in order: read the content before you go on. Raises BadBackup."""
+    """Yield name, size and content of each file; read the content before the next one. Raise BadBackup."""
     with _damage():
         file.seek(0)
         with gzip.GzipFile(fileobj=file) as plain, tarfile.open(fileobj=_ShortReads(plain), mode="r:") as tar:
@@ -135,7 +135,7 @@ def members(file: IO[bytes]) -> Iterator[tuple[str, int, IO[bytes]]]:
 
 
 def digest(content: IO[bytes], write: Callable[[bytes], object] = lambda _: None) -> str:
-    """Return the hash of what is read; each piece of it also goes to `write`."""
+    """Return the SHA-256 of the content, passing each chunk to `write`."""
     with _damage():
         whole = sha256()
         while piece := content.read(CHUNK):
@@ -163,7 +163,6 @@ def _manifest(content: bytes) -> Manifest:
 
 
 def _fault(manifest: Manifest) -> str:
-    """The reason why these paths are not to be restored; empty if they may be."""
     links = {it.path for it in manifest.links}
     files, folders = {it.path for it in manifest.files}, {it.path for it in manifest.folders}
     everything = [*(it.path for it in manifest.files), *(it.path for it in manifest.folders), *links, *manifest.moved]
@@ -182,14 +181,14 @@ def _fault(manifest: Manifest) -> str:
 
 
 def is_inside(path: str) -> bool:
-    """Return True for a plain relative path that stays beneath its folder."""
+    """Return whether a relative path is plain and stays inside its folder."""
     parts = path.split("/")
     return not _UNUSABLE.search(path) and not any(it in ("", ".", "..") for it in parts) and len(path) < 4_096
 
 
 def stays_inside(link: str, target: str) -> bool:
-    """Return True if a link leads to something beneath the folder, whatever other links there are: it may climb only at its
-    beginning, where the folders above it are real."""
+    """Return whether a link's target is inside the folder, whatever other links there are: `..` is allowed only at the
+    beginning, where the parents are real folders."""
     parts = [it for it in target.split("/") if it != "."]
     climbs = next((n for n, it in enumerate(parts) if it != ".."), len(parts))
     return climbs <= link.count("/") and (parts[climbs:] == [] or is_inside("/".join(parts[climbs:])))
@@ -202,7 +201,6 @@ def _above(path: str) -> Iterator[str]:
 
 @contextmanager
 def _damage() -> Iterator[None]:
-    """Turn what the readers of the formats raise into BadBackup."""
     try:
         yield
     except _DAMAGE as error:
@@ -210,7 +208,7 @@ def _damage() -> Iterator[None]:
 
 
 class _ShortReads(io.RawIOBase):
-    """A reader that refuses pieces beyond a limit: a header could claim gigabytes of names, and tarfile reads them whole."""
+    """Limits the size of a read: tarfile would read a header of gigabytes whole."""
 
     def __init__(self, plain: gzip.GzipFile) -> None:
         self._plain = plain
@@ -234,7 +232,7 @@ class _ShortReads(io.RawIOBase):
 
 
 def opened(path: Path) -> IO[bytes]:
-    """Open an archive to read it. Raises OperatorError."""
+    """Open an archive for reading. Raise OperatorError."""
     try:
         return path.open("rb")
     except OSError as error:

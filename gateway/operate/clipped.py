@@ -1,7 +1,6 @@
-"""Texts of any length, cut for the console: a name or an argument of a megabyte shows its beginning and says so.
+"""Truncate long texts for the console, so that no response exceeds a few hundred kilobytes.
 
-No answer to the page grows beyond some hundred kilobytes. The text of a turn's layer is whole at a separate address,
-and in `turns show --json`.
+The full text of a turn's layer has a separate URL, and is in `turns show --json`.
 """
 
 import re
@@ -16,22 +15,22 @@ from gateway.operate.turns import cleaned
 
 Scrub: TypeAlias = Callable[[str], str]
 TEXT_CHARS = (4_000, 400, 40)
-"""Characters of one text of a turn; the later ones hold for a turn with so many texts that its answer would be too long."""
+"""The limits for each text of a turn, tried in order until the response is small enough."""
 PIECE_CHARS = 50_000
-"""Characters that the page takes at once of a text that was cut."""
+"""Page size of the full text, in characters."""
 MARGIN_CHARS = 4_000
-"""Characters behind a cut that are looked through for secrets, too: one may begin before it."""
+"""Characters after the cut that are also scrubbed, since a secret may cross it."""
 ITEMS_MAX = 500
 ANSWER_BYTES = 300_000
 _JSON = re.compile(
     r"/(?:events/\d+/body|contexts/\d+|route/[^/]+/value|tools/\d+/parameters|requests/\d+/options"
     r"|calls/\d+/(?:arguments|details))"
 )
-"""The places of a turn whose value has any shape: a long one is shown as the beginning of its JSON."""
+"""JSON pointers of values with any shape; a long one is shown as truncated JSON."""
 
 
 def brief(value: Any, chars: int = LINE_CHARS) -> Any:
-    """Plain data with every text in it cut; a cut one ends with the count of the characters that are missing."""
+    """Truncate every text in plain data; a truncated text ends with the count of missing characters."""
     if isinstance(value, str):
         return beginning(value, chars)
     if isinstance(value, Mapping):
@@ -40,8 +39,8 @@ def brief(value: Any, chars: int = LINE_CHARS) -> Any:
 
 
 def clipped(turn: Mapping[str, Any], scrub: Scrub) -> dict[str, Any]:
-    """A turn's JSON with its texts cut, and without secrets. `clipped` has the place of each text that was cut, as a JSON
-    pointer, with its length; the length of a list is the count of its items."""
+    """Truncate and scrub the texts of a turn's JSON. `clipped` maps the JSON pointer of each truncated text or list to its
+    original length."""
     for chars in TEXT_CHARS:
         cut = _Cut(chars, mask := Mask(scrub))
         view: dict[str, Any] = cut.value(turn, "") | {"clipped": cut.lengths, "masked": mask.count}
@@ -51,7 +50,7 @@ def clipped(turn: Mapping[str, Any], scrub: Scrub) -> dict[str, Any]:
 
 
 def text_at(turn: Mapping[str, Any], pointer: str, scrub: Scrub) -> str | None:
-    """The whole text at that place of a turn's JSON, without secrets; None without any."""
+    """Return the full, scrubbed text at a JSON pointer of a turn; None if there is none."""
     value: Any = turn
     for step in pointer.split("/")[1:]:
         if isinstance(value, Mapping):
@@ -66,7 +65,7 @@ def text_at(turn: Mapping[str, Any], pointer: str, scrub: Scrub) -> str | None:
 
 
 class _Cut:
-    """Cuts before it scrubs: megabytes that nobody is shown would take seconds."""
+    """Truncates before it scrubs, since scrubbing megabytes would take seconds."""
 
     def __init__(self, chars: int, scrub: Scrub) -> None:
         self.lengths: dict[str, int] = {}
@@ -91,7 +90,7 @@ class _Cut:
         return self._scrub(text[: self._chars + MARGIN_CHARS])[: self._chars]
 
     def _begun(self, value: Any) -> Any:
-        """The value with the beginnings of its texts, scrubbed one by one: JSON writes some characters otherwise."""
+        # Scrub before serializing, since JSON escapes could hide a secret.
         if isinstance(value, str):
             return self._scrub(value[: self._chars + MARGIN_CHARS])
         if isinstance(value, Mapping):

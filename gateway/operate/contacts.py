@@ -1,6 +1,6 @@
-"""`python -m gateway pairing`: who may write, approved and revoked beside a running gateway or without one.
+"""`python -m gateway pairing`: approve and revoke contacts, with or without a running gateway.
 
-Every message of a person on no list is looked up, so what is written here holds from their next one on, everywhere.
+Every message of a sender on no list is looked up, so a change takes effect with their next message, on all replicas.
 """
 
 import time
@@ -25,7 +25,7 @@ from gateway.store.statements import PAIRING_SECONDS
 
 
 def listed(config: Config) -> list[dict[str, Any]]:
-    """The contacts as JSON, the oldest first. Raises DatabaseUnusable."""
+    """Return the contacts as JSON, oldest first. Raise DatabaseUnusable."""
     with connected(config.database) as connection:
         found = contacts.contacts(connection, time.time() - PAIRING_SECONDS)
         names = contacts.called(connection, [it.approved_by for it in found if it.approved_by])
@@ -55,7 +55,7 @@ def line(it: dict[str, Any], language: Language = "en") -> str:
 
 
 def approve(config: Config, who: str) -> list[str]:
-    """Lets a person in, by a code or by `channel:id`; returns what to say. Raises OperatorError."""
+    """Approve a contact by code or `channel:id`, and return the lines to print. Raise OperatorError."""
     code, at = hashed(who), time.time()
     if code is not None:
         with connected(config.database) as connection:
@@ -79,7 +79,8 @@ def _approved(config: Config, people: Sequence[Contact]) -> Iterator[str]:
 
 
 def revoke(config: Config, who: str) -> list[str]:
-    """Revokes access, also to an account that is no longer configured; returns what to say. Raises OperatorError."""
+    """Revoke access, even for an account that is no longer configured, and return the lines to print. Raise
+    OperatorError."""
     channel, account, person = _parts(who)
     with connected(config.database) as connection:
         owned = f"{channel}:{person}" in claimed(connection)
@@ -106,7 +107,6 @@ def _also(owned: bool, ended: int) -> str:
 
 
 def _place(config: Config, who: str) -> tuple[str, str, list[str]]:
-    """The channel, the id, and the accounts that may be meant, the likeliest first. Raises OperatorError."""
     channel, account, person = _parts(who)
     accounts = [it for it in _accounts(config) if it.kind.name == channel and account in ("", it.name)]
     if not accounts or person == ANYBODY:
@@ -122,7 +122,6 @@ def _place(config: Config, who: str) -> tuple[str, str, list[str]]:
 
 
 def _parts(who: str) -> tuple[str, str, str]:
-    """Channel, account and id; the account is empty if none is named, and all are if it is no person."""
     parts = who.strip().split(":")
     match parts:
         case [channel, person]:

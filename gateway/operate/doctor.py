@@ -1,7 +1,7 @@
-"""`python -m gateway doctor` tries everything the gateway depends on, with or without a running gateway.
+"""`python -m gateway doctor`: probe everything the gateway depends on, with or without a running gateway.
 
-Every probe has a deadline, and all run side by side; none sends a message, changes anything or shows a secret. The
-findings of `check` are there as well.
+All probes run concurrently with a timeout. None sends a message, changes anything or shows a secret. The findings of `check`
+are included.
 """
 
 import asyncio
@@ -69,13 +69,13 @@ async def examine(
     seconds: float = PROBE_SECONDS,
     wanted: Callable[[str], bool] = bool,
 ) -> list[Finding]:
-    """All findings of the probes that are `wanted`, in their order. Raises nothing for what is broken: it looks for that."""
+    """Run the `wanted` probes and return their findings in order."""
     chosen = [it for it in _probes(loaded, serving, now, free) if wanted(it[0])]
     results = await asyncio.gather(*(_bounded(check, probe, seconds) for check, probe in chosen))
     scrub = Scrubber(secrets_of(loaded.config)).scrub
 
     def shown(text: str) -> str:
-        """The text without what a terminal obeys: a platform names itself and its models in it, too."""
+        # Names of platforms and models are untrusted.
         return redacted(scrub("".join(filter(str.isprintable, " ".join(text.split())))))
 
     return [it.cleaned(shown) for findings in results for it in findings]
@@ -168,7 +168,7 @@ def _models(config: Config) -> Iterable[str]:
 
 
 async def _prices(config: Config, now: float) -> Sequence[Finding]:
-    """One warning for all shipped prices in use that are old; those of the operator's own are theirs to renew."""
+    # Only shipped prices: the operator's own are theirs to renew.
     shipped = {it: prices.as_of for it in _models(config) if (prices := config.prices(it, own=False)) and prices.as_of}
     oldest = (datetime.fromtimestamp(now, UTC).date() - timedelta(days=PRICES_OLD_DAYS)).isoformat()
     if not (old := [f"{it} ({day})" for it, day in shipped.items() if day < oldest]):
@@ -232,7 +232,7 @@ async def _sandbox(loaded: Loaded) -> list[Finding]:
 
 
 async def _clock(loaded: Loaded, now: Callable[[], float]) -> list[Finding]:
-    """Compares the clock with the Date of the first server that answers: a wrong one breaks signatures, tokens and TLS."""
+    # Compare with the Date header of the first server that answers: a wrong clock breaks signatures, tokens and TLS.
     platforms = (it.kind.address(it.config) for it in configured(loaded.config.channels))
     providers = (wire_of(name, loaded.config.provider(name)).models_url for name in _providers(loaded))
     for address in filter(None, (*platforms, *providers)):
@@ -264,7 +264,7 @@ async def _date(address: str) -> float | None:
 
 
 def _folders(loaded: Loaded) -> dict[Path, Bilingual]:
-    """The folders that are written while it serves, each with its owner; for a workspace of each chat, their parent."""
+    # For workspaces per chat, use their parent.
     config = loaded.config
     database = Path(config.database.path).parent if config.database.path else None
     folders = {database: Bilingual("the database", "数据库")} if database else {}
@@ -280,7 +280,7 @@ def _existing_parent(folder: Path) -> Path:
 
 
 def writable(loaded: Loaded) -> list[Finding]:
-    """One for each folder, and one for each workspace that the commands of a root gateway cannot read."""
+    """Return a finding per folder, and per workspace that commands of a gateway running as root cannot read."""
     findings = []
     for folder, whose in _folders(loaded).items():
         try:
@@ -306,7 +306,7 @@ def writable(loaded: Loaded) -> list[Finding]:
 
 
 def _closed(agent: str, folder: Path) -> list[Finding]:
-    """Names what a root gateway's commands cannot read: they run as the workspace's owner, or as `nobody` for root's."""
+    # Commands of a root gateway run as the workspace's owner, or as `nobody` if that is root.
     status = folder.stat()
     uid, gid = status.st_uid or NOBODY, status.st_gid or NOBODY
     statuses = {it.name: it.stat(follow_symlinks=False) for it in os.scandir(folder)}
@@ -329,7 +329,7 @@ def _closed(agent: str, folder: Path) -> list[Finding]:
 
 
 def room(loaded: Loaded, free: Callable[[Path], int]) -> list[Finding]:
-    """One for each file system; `free` gives its free bytes."""
+    """Return a finding per file system; `free` returns its free bytes."""
     disks: dict[int, Finding] = {}
     for folder, whose in _folders(loaded).items():
         place = _existing_parent(folder)

@@ -1,7 +1,7 @@
-"""Takes the first key of a model from the operator's page: tries it, writes it into `.env`, and sees it in force.
+"""Set the first API key from the operator's page: try it, write it to `.env`, and wait until it is in force.
 
-It is offered while the first agent has no model that could answer, and only if the config is read again when `.env`
-changes. Nothing here logs or repeats a key.
+This is available while the first agent uses the demo or lacks a key, if a change of `.env` reloads the config.
+Keys are never logged or echoed.
 """
 
 import asyncio
@@ -47,13 +47,13 @@ class FirstKey:
     _busy: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     def vendors_for(self, person: str) -> Sequence[WellKnown]:
-        """The vendors of whom this person may give a key; none if a key is there, or if they are no owner."""
+        """Return the vendors for which this user may set a key; none if there is a key, or the user is not an owner."""
         setup = self.runtime.setup
         is_owner = person == OPERATOR and (not setup.owners or LOCAL_PERSON in setup.owners)
         return _wanted(setup.config) if is_owner and self.runtime.config_file else ()
 
     async def store_key(self, person: str, name: str, key: str) -> str:
-        """The model that answers with this key from now on. Raises Unserved."""
+        """Store a key, and return the model that answers with it. Raise Unserved."""
         async with self._busy:
             origin = self.runtime.config_file
             vendor = next((it for it in self.vendors_for(person) if it.names[0] == name), None)
@@ -75,7 +75,7 @@ class FirstKey:
             return model
 
     async def _tried(self, origin: ConfigFile, variable: str, key: str) -> str:
-        """The first agent's model, of whom the key is. Raises Unserved if the config would not use it, or it is no good."""
+        """Return the first agent's model. Raise Unserved if the config would not use the key, or the vendor rejects it."""
         try:
             loaded = await asyncio.to_thread(load, origin.path, {**origin.environment, variable: key})
         except (ConfigErrors, OSError):
@@ -91,7 +91,7 @@ class FirstKey:
         return model  # a server that has no such list does not say that a key is wrong
 
     async def _in_force(self, model: str, key: str) -> None:
-        """Returns once the config that holds has the key: its file is looked at all the time. Raises Unserved."""
+        """Wait until the reloaded config has the key. Raise Unserved after a timeout."""
         try:
             async with asyncio.timeout(IN_FORCE_SECONDS):
                 while not _has(self.runtime.setup.config, model, key):  # noqa: ASYNC110 - the reload tells nobody

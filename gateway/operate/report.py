@@ -1,9 +1,7 @@
-"""The report of a config: every fact of it, for `check` and `doctor`.
+"""The report of a config, for `check` and `doctor`, and the greeting, the short version that start-up prints.
 
-No line holds a secret. The report follows the order of the sections: what is configured, what is missing, and what to do
-next.
-
-The greeting is the few lines of it that start-up prints, for an operator who has just typed `make run`.
+The report follows the order of the sections: what is configured, what is missing, and the next steps. No line contains a
+secret.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -32,14 +30,14 @@ from gateway.store.sessions import message_in
 from tools.catalog import offered, own_tools
 
 DATABASE_SECONDS = 2.0
-"""The patience with a database that is asked for the tools of MCP servers."""
+"""The timeout for reading MCP tools from the database."""
 WARNING = Bilingual("warning", "警告")
 AGENTS_MAX = 4
 """More are counted; `check` names them."""
 
 
 def report(loaded: Loaded) -> list[Finding]:
-    """Lists the facts, then the warnings."""
+    """List the settings, then the warnings."""
     findings = [
         _server(loaded.config),
         *_reported_channels(loaded),
@@ -95,7 +93,7 @@ def _reported_channels(loaded: Loaded) -> Iterator[Finding]:
 
 
 def channels_of(loaded: Loaded) -> Iterator[tuple[ChannelType, Account | None]]:
-    """Yields each channel with each of its accounts, or once with None."""
+    """Yield each channel with each of its accounts, or once with None."""
     accounts = [*configured(loaded.config.channels)]
     for kind in loaded.config.channels.kinds.values():
         own = [it for it in accounts if it.kind is kind]
@@ -154,7 +152,7 @@ def _agent(agent: AgentConfig, loaded: Loaded) -> Finding:
 
 
 def models_of(agent: AgentConfig, loaded: Loaded) -> Bilingual:
-    """The models that an agent asks, and why if the file does not say it."""
+    """Describe an agent's models, and why they were chosen if the file says `auto`."""
     models = Bilingual(", then ".join(agent.model), "，其次 ".join(agent.model))
     if agent.id not in loaded.auto.agents:
         return models
@@ -169,7 +167,7 @@ def _own_tools(config: Config) -> Iterator[Finding]:
 
 
 def _servers(config: Config) -> Iterator[Finding]:
-    """The MCP servers, with the tools that the gateway has last seen: asking for them is left to `doctor`."""
+    # Show the last seen tools; only `doctor` connects to the servers.
     try:
         with connected(config.database, seconds=DATABASE_SECONDS) if config.mcp.servers else nullcontext() as database:
             seen = seen_tools(config, database)
@@ -226,7 +224,7 @@ def bracketed(host: str) -> str:
 
 
 def greeting(loaded: Loaded, *, link: str | None = None, language: Language = "en") -> list[str]:
-    """Lists the lines of start-up. `loaded` has the real host and port; `link` signs in to the web chat once."""
+    """Return the lines of start-up. `loaded` has the actual host and port; `link` is a single-use sign-in link."""
     server = loaded.config.server
     address = f"http://{bracketed(server.host)}:{server.port}"
     head = Bilingual(f"Clawgate {VERSION} listens on {address}", f"Clawgate {VERSION} 正在监听 {address}")
@@ -262,7 +260,6 @@ def _greeted_channels(loaded: Loaded) -> Iterator[tuple[Bilingual, Bilingual]]:
 
 
 def _missing(kind: ChannelType, loaded: Loaded) -> Bilingual:
-    """The keys to set before the channel has an account; empty if it is switched off."""
     section = getattr(loaded.config.channels, kind.name)
     if section is not None and not section.enabled:
         return NO_WORDS
@@ -290,12 +287,12 @@ def _greeted_agents(loaded: Loaded) -> Iterator[tuple[Bilingual, Bilingual]]:
 
 
 def _padded(label: str) -> str:
-    """Fills a label up to ten letters; a Chinese character takes the place of two."""
+    # Pad to ten columns; a Chinese character takes two.
     return label + " " * (10 - sum(1 if it.isascii() else 2 for it in label))
 
 
 def shared_workspaces(config: Config) -> Iterator[Finding]:
-    """Warns of each agent whose workspace several people share: it may leave there for one what it reads for another."""
+    """Warn of each agent with a workspace shared by several users, which can leak data between them."""
     for agent in config.agents.list:
         runs = exec_mode(config, agent) == "allow"
         names = {"write", "edit"} | ({"exec", "process"} if runs else set())
@@ -313,7 +310,6 @@ def shared_workspaces(config: Config) -> Iterator[Finding]:
 
 
 def _serves_several(config: Config, agent: str) -> bool:
-    """True for two people, two groups, or anybody."""
     people: set[tuple[str, str]] = set()
     groups: set[tuple[str, str]] = set()
     for account in configured(config.channels):
@@ -327,7 +323,7 @@ def _serves_several(config: Config, agent: str) -> bool:
 
 
 def _possible(config: Config, account: Account) -> Iterator[MessageContext]:
-    """Yields a message of each person named anywhere and of a stranger, if access lets it in."""
+    # One message of each sender named in the config and of an unknown one, if access allows it.
     access = account.config
     matches = [binding.match for binding in config.routes]
     people = {ANYBODY, *access.allow_from, *(match.sender for match in matches if match.sender)}

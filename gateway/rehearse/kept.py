@@ -1,8 +1,7 @@
-"""A finished turn as it was kept: its message, the conversation as it stood, what the agent did then, and tools that give
-the results of then.
+"""Stored turns for rehearsal: the message, the conversation at the time, the agent's steps, and tools that replay results.
 
-A call gets the result of the same call; else that of the tool's next call in order; else a result that says that there is
-none, and the turn is marked.
+A call gets the recorded result of the same call, else that of the tool's next unused call, else an error, and the turn is
+marked.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -35,9 +34,9 @@ from tools.policy import foreign, server_of
 from tools.tool import Call, Image, Tool, ToolError, ToolResult, ToolSpec, canonical
 
 BY_THE_MODEL = ("replied", "silent", "declined", "failed")
-"""The outcomes of a turn that its model has ended."""
+"""The outcomes of turns that the model ended."""
 Skip: TypeAlias = Literal["not-kept", "pruned", "recalled", "no-model", "interrupted"]
-"""The reason why a turn cannot be rehearsed. `interrupted`: it was stopped, came too late, or was over a budget."""
+"""The reason why a turn cannot be rehearsed. `interrupted`: it was stopped, stale, or over a budget."""
 
 
 class NotRehearsed(OperatorError):
@@ -48,8 +47,8 @@ class NotRehearsed(OperatorError):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RunFacts:
-    """The facts of a turn that can be compared, as it was or as it is rehearsed. `calls` are tools with their arguments,
-    `sections` those of the prompt by their headings, scrubbed; the other texts are scrubbed where they are shown."""
+    """The comparable attributes of an original or rehearsed turn. `calls` are tools with their arguments, `sections` the
+    scrubbed prompt sections by heading; other texts are scrubbed when they are shown."""
 
     agent: str
     model: str = ""
@@ -66,8 +65,8 @@ class RunFacts:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class KeptTurn:
-    """`begun` are the first messages: the person's, and the call with which an approval continues. `steps` are those behind
-    them. `tools` are those that the model was told of."""
+    """`begun` are the first messages: the user's, and the approved call that a turn continues with. `steps` are the messages
+    after them, `tools` those that were offered to the model."""
 
     id: int
     sid: str
@@ -86,7 +85,7 @@ class KeptTurn:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Picked:
-    """The turns to rehearse, oldest first; those that cannot be; and the number of finished ones without layers."""
+    """The turns to rehearse, oldest first; the skipped ones; and the number of finished turns without layers."""
 
     turns: Sequence[KeptTurn]
     skipped: Sequence[tuple[int, Skip]]
@@ -94,8 +93,8 @@ class Picked:
 
 
 async def picked(layers: DatabaseLayers, *, last: int, agent: str = "", numbers: Sequence[int] = ()) -> Picked:
-    """The newest `last` turns with layers, of the named agent if there is one, or those with these numbers. Raises
-    NotRehearsed."""
+    """Pick the turns with these numbers, or the newest `last` turns with layers, optionally of one agent. Raise
+    NotRehearsed for an unknown number."""
     listed = await layers.listed(before=None, only={"agent": agent}, limit=last) if not numbers else []
     numbers_read = sorted({*numbers} or {it.turn for it in listed})
     turns: list[KeptTurn] = []
@@ -114,7 +113,7 @@ async def picked(layers: DatabaseLayers, *, last: int, agent: str = "", numbers:
 
 
 async def kept_turn(layers: DatabaseLayers, number: int) -> KeptTurn | Skip | None:
-    """The turn, or why it is skipped; None if the number is unknown."""
+    """Return the turn, or why it is skipped; None if the number is unknown."""
     stored = await layers.get(number)
     if stored is None:
         return None
@@ -174,7 +173,7 @@ def _skip(record: TurnRecord, outcome: str, inbound: Inbound | None) -> Skip | N
 
 
 def _is_of_model(message: Message) -> bool:
-    """False for the call that the gateway itself makes once it is approved, and for what is no answer."""
+    # The gateway itself adds approved calls, without a provider.
     return isinstance(message, AssistantMessage) and bool(message.provider)
 
 
@@ -183,18 +182,18 @@ def sections_of(texts: Iterable[str]) -> dict[str, str]:
 
 
 def calls_in(messages: Iterable[Message]) -> list[tuple[str, str]]:
-    """The calls that the model made, in order."""
+    """Return the model's calls in order."""
     answers = (it for it in messages if isinstance(it, AssistantMessage) and it.provider)
     return [(call.name, arguments_of(call)) for answer in answers for call in answer.calls]
 
 
 def arguments_of(call: ToolCall) -> str:
-    """The arguments in their one form; the raw text if they are no JSON object."""
+    """Return the arguments as canonical JSON, or the raw text if they are not a JSON object."""
     return call.arguments_raw if call.arguments is None else canonical(call.arguments)
 
 
 def reply_in(messages: Sequence[Message]) -> str:
-    """The text that people read of the answers behind the last result or message."""
+    """Return the visible text of the answers after the last tool result or user message."""
     texts: list[str] = []
     for message in messages:
         if isinstance(message, UserMessage | ToolResultMessage):
@@ -205,7 +204,7 @@ def reply_in(messages: Sequence[Message]) -> str:
 
 
 NO_TOOL_ANSWERED = frozenset({"TOOL_NOT_ALLOWED", "TOOL_CALLS_EXHAUSTED", "CUT_OFF"})
-"""Codes of results that were made without the tool: another config may let it answer."""
+"""Error codes of calls that did not run the tool; another config may allow it."""
 
 
 @dataclass(slots=True)
@@ -237,7 +236,7 @@ class KeptAnswers:
         return cls(kept=kept)
 
     def answer(self, tool: str, arguments: Mapping[str, Any]) -> ToolResult:
-        """Raises ToolError without any."""
+        """Return the recorded result for a call. Raise ToolError if there is none."""
         key = canonical(dict(arguments))
         own = [it for it in self.kept if it.tool == tool]
         exact, unused = [it for it in own if it.arguments == key], [it for it in own if not it.used]
@@ -261,7 +260,7 @@ def _code_of(result: ToolResultMessage) -> str:
 
 
 def _result_of(message: ToolResultMessage) -> ToolResult:
-    """The result as the model read it, with its fences: they are not put around it again."""
+    # The text has its fences already: without EXTERNAL it is not fenced again.
     content = tuple(it if isinstance(it, Image) else it.text for it in message.content)
     details = {name: value for name, value in (message.details or {}).items() if name != EXTERNAL}
     return ToolResult(content=content, details=details, is_error=message.is_error)
@@ -269,7 +268,7 @@ def _result_of(message: ToolResultMessage) -> ToolResult:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StandInTool:
-    """The `Tool` that a rehearsal has in place of another. `checks` checks the arguments, as the tool itself would."""
+    """A `Tool` that replays recorded results. `checks` is the real tool, which validates the arguments."""
 
     spec: ToolSpec
     answers: KeptAnswers
@@ -287,8 +286,8 @@ class StandInTool:
 def stand_ins(
     tools: Sequence[Tool], answers: KeptAnswers, listed: Sequence[Mapping[str, Any]], lists: ToolLists, mcp: McpConfig
 ) -> list[Tool]:
-    """The stand-ins of a turn's tools, and of those of MCP servers that `listed` in the turn, as far as the agent's
-    `lists` name them now: no server is started to ask."""
+    """Return stand-ins for a turn's tools, and for the MCP tools that were `listed` in the turn and that the agent's `lists`
+    allow now. No server is started."""
     made: list[Tool] = [StandInTool(spec=it.spec, answers=answers, checks=it) for it in tools]
     there = {it["name"]: it for it in listed if server_of(it["name"]) in mcp.servers}
     for name in foreign(lists, tuple(there)):

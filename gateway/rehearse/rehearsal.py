@@ -1,11 +1,10 @@
-"""Kept turns run again under another config: the agents, prompts, models and policies of the new one, the messages and the
-history of the old, and tools that answer what they answered then.
+"""Rehearsal: stored turns run again under another config, with recorded messages, history and tool results.
 
-The models are asked for real. Nothing else is touched: the database refuses writes, no tool and no MCP server runs, no
-platform is connected, and a workspace that is not there yet is an empty folder that goes away again.
+Only the models are called for real. The database is read-only, no tool or MCP server runs, no platform is connected, and a
+missing workspace is a temporary empty folder.
 
-A model hardly ever repeats its words, and prompts are edited to be other ones. So a turn is the same if the same agent
-called the same tools with the same arguments in the same order and then answered, or kept silent, as it did before.
+Models rarely repeat their wording. So a turn counts as the same if the same agent made the same tool calls in the same order
+and then answered, or stayed silent, as before.
 """
 
 import tempfile
@@ -56,15 +55,15 @@ from tools.sandbox.sandbox import Sandbox
 
 Layer: TypeAlias = Literal["access", "agent", "model", "prompt", "tools", "calls", "outcome", "reply"]
 Verdict: TypeAlias = Literal["same", "different", "failed", "not-asked"]
-"""`failed`: the model could not be asked, or broke off. `not-asked`: `--max-cost` was reached before its end."""
+"""`failed`: the model request failed or broke off. `not-asked`: `--max-cost` was reached before the turn's end."""
 COUNTING: Sequence[Layer] = ("access", "agent", "calls", "outcome")
 SIMILAR_CHARS = 5_000
-"""The characters of a reply that are compared: the time grows with their square."""
+"""Characters of a reply that are compared; the time is quadratic."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Difference:
-    """`before` and `after` are what differs; of the prompt and the reply, lines say more."""
+    """`before` and `after` are the values that differ; `lines` have details."""
 
     layer: Layer
     before: str = ""
@@ -101,7 +100,7 @@ def differences(before: RunFacts, after: RunFacts) -> Iterator[Difference]:
 
 
 def similarity(before: RunFacts, after: RunFacts) -> int:
-    """The likeness of the replies in percent; 100 only if they are equal."""
+    """Return the similarity of the replies in percent; 100 only if they are equal."""
     if before.reply == after.reply:
         return 100
     pair = before.reply[:SIMILAR_CHARS], after.reply[:SIMILAR_CHARS]
@@ -123,7 +122,6 @@ def _sections(before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[s
 
 
 def _diff(before: Sequence[str], after: Sequence[str]) -> Iterator[str]:
-    """The lines that only one of them has, without headers and places."""
     for line in list(unified_diff(before, after, n=0, lineterm=""))[2:]:
         if not line.startswith("@@"):
             yield f"{line[0]} {line[1:]}"
@@ -131,7 +129,7 @@ def _diff(before: Sequence[str], after: Sequence[str]) -> Iterator[str]:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Rehearsed:
-    """One turn beside its rehearsal. `unknown` are the tools of calls that no kept answer fits."""
+    """A turn and its rehearsal. `unknown` are the tools of calls without a recorded result."""
 
     kept: KeptTurn
     verdict: Verdict
@@ -143,7 +141,7 @@ class Rehearsed:
 
 @dataclass(kw_only=True)
 class Purse:
-    """`agents.turn.Budget`: what the rehearsal may cost in all; None for no limit."""
+    """`agents.turn.Budget`: the total cost limit of the rehearsal; None for no limit."""
 
     most: float | None
     before: float = 0.0
@@ -244,14 +242,13 @@ def _in_folder(agent: AgentConfig, folder: str) -> AgentConfig:
 
 
 def _unpriced(setup: Setup) -> list[str]:
-    """The models of the agents whose price is not known."""
     models = {name: it.models.get(name) for it in setup.runners.values() for name in it.config.model}
     return sorted(name for name, it in models.items() if it.facts.prices is None and it.provider.api != "demo")
 
 
 @dataclass(kw_only=True)
 class Rehearsal:
-    """`folder` is for the workspaces that are not there yet."""
+    """`folder` holds the temporary workspaces."""
 
     setup: Setup
     present: Config
@@ -262,7 +259,6 @@ class Rehearsal:
     spent: float = 0.0
 
     async def run(self, kept: KeptTurn) -> Rehearsed:
-        """Rehearses one turn."""
         inbound, context = kept.inbound, kept.inbound.context
         agent, channel = await self._agent(kept), self.setup.channel(context)
         runner = self.setup.runners.get(agent)
@@ -317,8 +313,8 @@ class Rehearsal:
         )
 
     async def _agent(self, turn: KeptTurn) -> str:
-        """The agent that the new config gives the message to. One that was named, and not found by a binding, stays: by
-        a program, a schedule, a task, a button or the page."""
+        """Return the agent that the new config routes the message to. An agent that was named explicitly stays: by a
+        program, a schedule, a task, a button or the page."""
         inbound, context, config = turn.inbound, turn.inbound.context, self.setup.config
         if inbound.approval or context.origin or context.press or context.channel == ApiChannel.name:
             return inbound.agent
@@ -332,7 +328,7 @@ class Rehearsal:
         return route(config.routes, config.agents, context)
 
     async def _access(self, turn: KeptTurn, channel: Channel) -> str:
-        """`allowed`, or why the new config would not answer the sender. A person who was let in by pairing still is."""
+        """Return `allowed`, or why the new config would not answer the sender. Approved pairings stay valid."""
         inbound, context = turn.inbound, turn.inbound.context
         if inbound.approval or context.origin or context.press:
             return "allowed"
@@ -343,7 +339,6 @@ class Rehearsal:
         return "allowed" if access_now.value == "allowed" else access_now.reason
 
     def _with_workspace(self, runner: AgentRunner, context: MessageContext) -> AgentRunner:
-        """The runner, in a folder of the rehearsal's own if the chat's is not there yet."""
         template = runner.config.workspace_dir
         if not is_template(template) or Path(workspace_path(template, context)).is_dir():
             return runner
@@ -351,7 +346,6 @@ class Rehearsal:
 
 
 def _refused(turn: KeptTurn, agent: str, reason: str) -> Rehearsed:
-    """Different without a question: the new config would not have let an agent answer."""
     found = Difference(layer="access", before="allowed", after=reason)
     return Rehearsed(
         kept=turn, verdict="different", after=RunFacts(agent=agent, outcome="refused"), differences=[found]

@@ -1,4 +1,4 @@
-"""A rehearsal as people and programs read it: a paragraph for each turn, the totals, and the JSON."""
+"""The report of a rehearsal: a paragraph for each turn, the totals, and the JSON."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -11,7 +11,7 @@ from gateway.rehearse.kept import Picked, RunFacts, Skip
 from gateway.rehearse.rehearsal import Difference, Layer, Rehearsed, Verdict
 
 LINES_MAX = 8
-"""The lines of one difference that a terminal shows; the JSON has all."""
+"""Lines shown of one difference; the JSON has all."""
 VERDICTS: Mapping[Verdict, Bilingual] = {
     "same": Bilingual("same", "相同"),
     "different": Bilingual("different", "不同"),
@@ -52,7 +52,7 @@ def skipped(picked: Picked, language: Language) -> Iterator[str]:
 
 
 def forecast(picked: Picked, config: Config, language: Language) -> str:
-    """Says how much the rehearsal will ask, and what that took then."""
+    """Describe how many requests the rehearsal may make, and what the original turns took."""
     turns = len(picked.turns)
     then, most = sum(it.before.requests for it in picked.turns), turns * config.limits.rounds
     cost = _cost([it.before for it in picked.turns], config)
@@ -144,7 +144,6 @@ def _run(it: RunFacts) -> dict[str, Any]:
 
 
 def _first(it: Rehearsed) -> Layer | None:
-    """The layer that differs first; None if nothing that counts does."""
     is_different = it.verdict == "different"
     return next((one.layer for one in it.differences), "calls") if is_different else None
 
