@@ -1,10 +1,10 @@
-"""The skills that there are: folders with a SKILL.md, found in roots that the operator named and in the workspace.
+"""The catalogue of skills: folders with a SKILL.md, in roots that the operator named and in the workspace.
 
-What ships comes first, then the configured folders, then `<workspace>/skills`; of two with one name the later wins. A
-file is parsed when it is new or has changed, else it costs a stat. A broken skill is left out with a log line. Nothing
-is installed, fetched or run, and a skill's text gains no authority by being listed. A file is opened by walking down from
-the root's descriptor without following links; a link inside the root is resolved first and must stay inside. So what an
-agent's commands can change in a workspace leads to nothing outside of it.
+Shipped skills are first, then the configured folders, then `<workspace>/skills`; the later of two with one name wins. A
+file is parsed when it is new or has changed; otherwise it costs a stat. A broken skill is left out with a log line.
+Nothing is installed, fetched or run, and a skill's text gains no authority by being listed. Files are opened by walking
+down from the root's descriptor without following links; a link inside the root is resolved first and must stay inside.
+So what an agent's commands can change in a workspace leads nowhere outside it.
 """
 
 import hashlib
@@ -48,7 +48,7 @@ def is_name(text: str) -> bool:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Skill:
-    """One skill. `location` is what the prompt prints and `read` accepts; `directory` is where it really lies."""
+    """One skill. `location` is what the prompt prints and `read` accepts; `directory` is its real path."""
 
     name: str
     description: str
@@ -56,10 +56,10 @@ class Skill:
     version: str
     """12 hex digits of the document's hash."""
     source: RootKind
-    """`workspace`: it lies at its location already. `shared`: it has to be mounted there."""
+    """`workspace`: it is at its location already. `shared`: it must be mounted there."""
     requires: Requirements = field(default_factory=Requirements)
     missing: tuple[str, ...] = ()
-    """The requirements that are not met, in words: "the program git". Empty for a skill that can be used."""
+    """Unmet requirements, such as "the program git". Empty for a usable skill."""
 
     @property
     def location(self) -> str:
@@ -67,14 +67,14 @@ class Skill:
 
 
 _CachedSkill: TypeAlias = tuple[tuple[int, int, int] | None, Skill | None]
-"""A SKILL.md as it was read, under the name that is written in it; None if it cannot be used. Its stamp is when
-it was changed, its size and its inode; None if the file may change without another one."""
+"""A parsed SKILL.md, under the name written in it; None if it is unusable. Its stamp is its mtime, size and inode; None
+if the file may change without a new stamp."""
 
 
 @dataclass
 class SkillRoot:
-    """`path` is a folder of skills, or for the source `workspace` the workspace whose `skills` folder it is. With a `lock`,
-    only what it pins is used, as long as it is unchanged."""
+    """`path` is a folder of skills, or for the source `workspace` the workspace with its `skills` folder. With a
+    `lock`, only pinned skills are used, as long as they are unchanged."""
 
     path: Path
     source: RootKind
@@ -84,7 +84,7 @@ class SkillRoot:
     _logged: set[str] = field(default_factory=set)
 
     def skills(self) -> list[Skill]:
-        """The usable skills, no two of one name. Raises nothing."""
+        """Return the usable skills, with unique names. Raises nothing."""
         try:
             shared = self.source == "shared"
             root = os.open(self.path, _FOLDER) if shared else os.open(self.path / "skills", _FOLDER | os.O_NOFOLLOW)
@@ -154,9 +154,8 @@ class SkillRoot:
             yield skill if skill.name == name else replace(skill, name=name)
 
     def _name(self, folder: str, written: str) -> str | None:
-        """The name as written if it is sound and free. In a workspace the folder's: there a skill is read in place."""
         own = folder if _NAME.fullmatch(folder) else None
-        if self.source == "workspace" or not _NAME.fullmatch(written):
+        if self.source == "workspace" or not _NAME.fullmatch(written):  # skills of a workspace are read in place
             return own
         return own if written != folder and written in self._known else written
 
@@ -181,15 +180,13 @@ def _content(root: int, top: Path, directory: Path) -> bytes:
     return content
 
 
-def _is_shipped(fd: int) -> bool:
-    """The file was opened where our own skills lie. An installer may keep a second name of it in its cache."""
+def _is_shipped(fd: int) -> bool:  # an installer may hard-link it from its cache
     with suppress(OSError):
         return Path(f"/proc/self/fd/{fd}").readlink().is_relative_to(Path(__file__).resolve().parent)
     return False
 
 
 def _opened(root: int, parts: tuple[str, ...]) -> int:
-    """Walk down, one step at a time, never through a link. Raises OSError."""
     current = os.dup(root)
     try:
         for part in parts[:-1]:
@@ -205,17 +202,18 @@ class SkillsConfig(Section):
     """The top-level `skills:` section."""
 
     directories: Annotated[ToolNames, LocalPath()] = ()
-    """Folders with more skills, one folder each, for every agent; a later one wins over an earlier and over what ships."""
+    """Folders with more skills, one folder each, for every agent; a later one wins over earlier ones and over shipped
+    skills."""
     added_dir: Annotated[str, LocalPath(beside=(LOCK,))] = "./skills.d"
-    """The folder of the skills that `clawgate skills add` has added, with `skills.lock` beside it: only what the lock names
-    is used, and only as long as it is unchanged. Those of `directories` win over them."""
+    """Folder of the skills that `clawgate skills add` has added, next to `skills.lock`: only pinned skills are used,
+    and only while they are unchanged. Those of `directories` win over them."""
 
 
 class AgentSkillsConfig(Section):
-    """Inside an agent: which skills it sees."""
+    """The skills that an agent sees."""
 
     allow: ToolNames = ("*",)
-    """Names of skills; `*` means every one there is."""
+    """Names of skills; `*` means all."""
     deny: ToolNames = ()
     """Names to leave out; wins over `allow`."""
 
@@ -224,13 +222,13 @@ LISTED_MAX = 150
 LISTED_CHARS_MAX = 30_000
 NAMES_IN_NOTICE_MAX = 20
 WORKSPACES_MAX = 256
-"""Workspaces whose skills are remembered; those of one more are read again."""
+"""Workspaces to cache skills for."""
 
 
 @dataclass
 class SkillCatalog:
-    """All skills, for any agent. Of `roots` later ones win; `added` is the one with a lock; `platform` is as in
-    `sys.platform`. Blocking; thread-safe."""
+    """All skills, for any agent. Later `roots` win; `added` is the one with a lock; `platform` is as in `sys.platform`.
+    Blocking; thread-safe."""
 
     roots: InitVar[Sequence[Path]]
     env: Mapping[str, str]
@@ -247,15 +245,16 @@ class SkillCatalog:
         self._lock = threading.Lock()
 
     def scan(self, workspace: Path | None = None, is_hidden: Callable[[str], bool] | None = None) -> tuple[Skill, ...]:
-        """The usable skills by name, without the workspace's hidden ones. Raises nothing: an unreadable folder has none."""
+        """Return the usable skills by name, without the workspace's hidden ones. Raises nothing: an unreadable folder
+        has none."""
         return tuple(skill for skill in self._found(workspace, is_hidden) if not skill.missing)
 
     def hidden(self, workspace: Path | None = None) -> tuple[Skill, ...]:
-        """The skills whose requirements are not met; `missing` says which."""
+        """Return the skills with unmet requirements, which `missing` names."""
         return tuple(skill for skill in self._found(workspace) if skill.missing)
 
     def names(self, workspace: Path | None = None) -> tuple[str, ...]:
-        """The names of both, and of added skills that are refused: what a config may mention."""
+        """Return all names that a config may mention: of both, and of added skills that are refused."""
         found = {skill.name for skill in self._found(workspace)}
         return tuple(sorted(found.union(*(root.lock.known() for root in self._shared if root.lock))))
 
@@ -268,7 +267,6 @@ class SkillCatalog:
         return [self._judged(skills[name]) for name in sorted(skills)]
 
     def _judged(self, skill: Skill) -> Skill:
-        """The skill with what it lacks today; the same object if it lacks nothing."""
         needs = skill.requires
         missing = [
             *(f"the program {name}" for name in needs.bins if self.which(name) is None),
@@ -280,7 +278,7 @@ class SkillCatalog:
 
 
 def visible(skills: Sequence[Skill], config: AgentSkillsConfig) -> tuple[Skill, ...]:
-    """The skills that the agent may see, in their order. `deny` wins over `allow`."""
+    """Return the skills that the agent may see, in their order. `deny` wins over `allow`."""
     return tuple(skill for skill in skills if sees(config, skill.name))
 
 
@@ -289,7 +287,7 @@ def sees(config: AgentSkillsConfig, name: str) -> bool:
 
 
 def render(skills: Sequence[Skill]) -> str:
-    """The catalogue for the prompt, by name. What does not fit is named in a notice below it."""
+    """Render the catalogue for the prompt, by name. A notice below it names what does not fit."""
     ordered = sorted(skills, key=lambda skill: skill.name)
     lines: list[str] = []
     left = LISTED_CHARS_MAX

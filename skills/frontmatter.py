@@ -1,7 +1,7 @@
 """The head of a SKILL.md: its front matter, or without one its heading and first sentence.
 
-The YAML is read as plain text, lists and mappings: no aliases, anchors, tags or duplicate keys, little depth. Keys that
-mean nothing here are passed over, so that skills written for other gateways work.
+The YAML is read as plain text, lists and mappings: no aliases, anchors, tags or duplicate keys, and little depth.
+Unknown keys are ignored, so that skills written for other gateways work.
 """
 
 import re
@@ -19,7 +19,7 @@ EVENTS_MAX = 2_000
 DEPTH_MAX = 16
 DESCRIPTION_CHARS_MAX = 1_024
 HEADS_MAX = 64
-"""Heads that are remembered: each reload of the config reads all skills again."""
+"""Heads to cache: each reload of the config reads all skills again."""
 
 Plain: TypeAlias = "str | list[Plain] | dict[str, Plain]"
 
@@ -32,7 +32,7 @@ _SYSTEMS = {"macos": "darwin", "osx": "darwin", "mac": "darwin", "windows": "win
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Requirements:
-    """The needs of a skill: programs on the PATH, names in the environment, one of these systems."""
+    """Requirements of a skill: programs on the PATH, environment variables, one of these systems."""
 
     bins: tuple[str, ...] = ()
     env: tuple[str, ...] = ()
@@ -41,7 +41,7 @@ class Requirements:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SkillHead:
-    """The parts of a SKILL.md that the catalogue needs. `name` is as written, None if it is not."""
+    """The parts of a SKILL.md that the catalogue needs. `name` is as written, None if missing."""
 
     name: str | None
     description: str
@@ -49,12 +49,12 @@ class SkillHead:
 
 
 class BadSkill(Exception):
-    """The document cannot be used; the message says why, in a few words and without quoting it."""
+    """The document cannot be used; the message says why, briefly and without quoting it."""
 
 
 @lru_cache(HEADS_MAX)
 def read_head(text: str) -> SkillHead:
-    """Read a whole SKILL.md. Raises BadSkill."""
+    """Parse a whole SKILL.md. Raises BadSkill."""
     text = text.removeprefix("\ufeff").replace("\r\n", "\n")
     front, body = _split(text)
     data = _mapping(front) if front.strip() else {}
@@ -105,7 +105,7 @@ class _Loader(yaml.BaseLoader):
 
 
 def _refuse_cleverness(front: str) -> None:
-    """Look at the parser's events first, which are flat: nothing is expanded before it is known to be small."""
+    """Check the parser's events first, which are flat: nothing is expanded before it is known to be small."""
     depth = 0
     for count, event in enumerate(yaml.parse(front, Loader=yaml.BaseLoader)):
         if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None) is not None:
@@ -118,8 +118,7 @@ def _refuse_cleverness(front: str) -> None:
 
 
 def _requires(data: Mapping[str, Plain]) -> Requirements:
-    """`requires:` at the top or under `metadata:`, there also inside one gateway's own mapping."""
-    more = data.get("metadata")
+    more = data.get("metadata")  # or inside one gateway's own mapping there
     inside = (it for it in (more, *more.values()) if isinstance(it, dict)) if isinstance(more, dict) else ()
     demands = [demand for place in (data, *inside) if (demand := place.get("requires"))]
     mappings = [demand for demand in demands if isinstance(demand, dict)]
@@ -141,7 +140,6 @@ def _words(value: Plain, kind: str) -> list[str]:
 
 
 def _summary(body: str) -> str:
-    """The heading and the first sentence of a document that does not describe itself."""
     heading = _HEADING.search(body)
     paragraphs = (paragraph.strip() for paragraph in re.split(r"\n[^\S\n]*\n", _HEADING.sub("\n", body)))
     prose = next((paragraph for paragraph in paragraphs if paragraph), "")

@@ -1,7 +1,7 @@
 """`skills.lock`: the skills that were added from elsewhere, each with its source, its commit and the hash of its files.
 
-The lock lies beside the folder that it speaks of. A skill of that folder is used only as long as its files are those that
-a person looked at: the hash covers every path, content and right to run, not the document alone.
+The lock is next to the folder that it describes. A skill of that folder is used only while its files are those that the
+operator confirmed: the hash covers every path, content and executable bit, not the document alone.
 """
 
 import hashlib
@@ -19,11 +19,11 @@ LOCK_BYTES_MAX = 4 * 1024 * 1024
 FILES_MAX = 200
 SKILL_BYTES_MAX = 8 * 1024 * 1024
 SETTLED_NS = 100_000_000
-"""A folder changed less than this before it was read may change again without a new time stamp: it is read again."""
+"""A folder changed less than this before it was read may change again under the same timestamp, so it is read again."""
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 LockRefusal: TypeAlias = Literal["changed", "missing", "unlisted", "unreadable"]
-"""The reason that an added skill is not used. `unreadable`: the lock itself, under its own name."""
+"""Reason that an added skill is not used. `unreadable`: the lock itself, under its own name."""
 _Stamp: TypeAlias = tuple[tuple[str | int, ...], ...]
 
 
@@ -38,7 +38,7 @@ class SkillFile:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Pin:
-    """A skill as it was confirmed. `place` is its folder in the source; a plain folder has no `commit`."""
+    """A skill as confirmed. `place` is its folder in the source; a plain folder has no `commit`."""
 
     source: str
     hash: str
@@ -52,11 +52,11 @@ class BadLock(Exception):
 
 
 class BadFolder(Exception):
-    """The folder holds what no skill does: a link, too much, something that is no file."""
+    """The folder holds what no skill does: a link, too much, or a special file."""
 
 
 def hash_of(files: Iterable[SkillFile]) -> str:
-    """Hashes the files, in any order."""
+    """Hash the files, in any order."""
     whole = hashlib.sha256()
     for file in sorted(files, key=lambda it: it.path):
         content = hashlib.sha256(file.content).hexdigest()
@@ -65,7 +65,7 @@ def hash_of(files: Iterable[SkillFile]) -> str:
 
 
 def files_in(folder: Path) -> list[SkillFile]:
-    """Every file beneath a folder. Raises BadFolder, OSError."""
+    """Read every file below a folder. Raises BadFolder, OSError."""
     found = []
     for path, _ in _walk(folder):
         fd = os.open(folder / path, _FILE)
@@ -98,7 +98,7 @@ def _raise(error: OSError) -> None:
 
 @dataclass
 class SkillLock:
-    """The pins of one `folder` of added skills, and whether its skills are still what was pinned. Blocking."""
+    """The pins of one `folder` of added skills, compared with its files. Blocking."""
 
     folder: Path
     now_ns: Callable[[], int] = time.time_ns
@@ -110,7 +110,7 @@ class SkillLock:
         return self.folder.parent / LOCK
 
     def pins(self) -> Mapping[str, Pin]:
-        """The pins by name, read again if the file has changed. Raises BadLock."""
+        """Return the pins by name, read again if the file has changed. Raises BadLock."""
         try:
             status = self.path.stat()
             stamp: _Stamp = ((status.st_mtime_ns, status.st_ctime_ns, status.st_size, status.st_ino),)
@@ -123,14 +123,14 @@ class SkillLock:
         return self._pins[1]
 
     def known(self) -> frozenset[str]:
-        """The pinned names; none if the lock cannot be read."""
+        """Return the pinned names; none if the lock cannot be read."""
         try:
             return frozenset(self.pins())
         except BadLock:
             return frozenset()
 
     def write(self, pins: Mapping[str, Pin]) -> None:
-        """Replaces the file in one step. Raises OSError."""
+        """Replace the file atomically. Raises OSError."""
         text = json.dumps({"version": 1, "skills": {name: asdict(pins[name]) for name in sorted(pins)}}, indent=2)
         new = self.path.with_name(f".{LOCK}.new")
         with new.open("w", encoding="utf-8") as file:
@@ -140,7 +140,7 @@ class SkillLock:
         new.replace(self.path)
 
     def refusals(self, folders: Iterable[str]) -> dict[str, LockRefusal]:
-        """The skills among `folders`, and in the lock, that may not be used. Raises nothing."""
+        """Return the skills among `folders`, and in the lock, that may not be used. Raises nothing."""
         try:
             pins = self.pins()
         except BadLock:
@@ -157,7 +157,6 @@ class SkillLock:
         return refusals_by_name
 
     def _hash(self, name: str) -> str:
-        """The hash of a folder as it is; empty if it cannot be a skill's."""
         folder = self.folder / name
         try:
             walked = [*_walk(folder)]

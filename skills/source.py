@@ -1,8 +1,8 @@
-"""Skills as others publish them: read from a folder, or from a git repository, and nothing of them is run.
+"""Skills as others publish them, read from a folder or a git repository; nothing of them is run.
 
-A repository is fetched bare and shallow, and never checked out: no hook, filter, link or submodule of it comes to life.
-Its files are read as objects, under names that are checked first. git itself runs without the caller's `GIT_…` variables,
-with few protocols, and with limits on time, memory and disk.
+A repository is fetched bare and shallow, and never checked out: no hook, filter, link or submodule takes effect. Its
+files are read as objects, under names that are checked first. git itself runs with few of the caller's `GIT_…`
+variables (`_KEPT`), few protocols, and limits on time, memory and disk.
 """
 
 import os
@@ -24,11 +24,11 @@ from skills.lock import FILES_MAX, SKILL_BYTES_MAX, BadFolder, SkillFile, files_
 
 
 class BadSource(Exception):
-    """The source cannot be used; the message says why, and shows nothing that could move a terminal."""
+    """The source cannot be used; the message says why, without terminal control characters."""
 
 
 def shown(text: str, chars: int = 300) -> str:
-    """A text of strangers on one line, without what moves a terminal."""
+    """Show untrusted text on one line, without terminal control characters."""
     safe = "".join(it if unicodedata.category(it)[0] not in "CZ" or it == " " else "�" for it in text)
     return safe if len(safe) <= chars else safe[: chars - 1] + "…"
 
@@ -55,7 +55,7 @@ class TreeEntry:
 
 
 class Git:
-    """git in a separate folder. Each run raises BadSource."""
+    """git in a separate folder. A failed run raises BadSource."""
 
     def __init__(self, folder: Path, env: Mapping[str, str], protocols: str) -> None:
         self._folder = folder
@@ -72,7 +72,7 @@ class Git:
         return self.run("--git-dir=repository", *words, bytes_max=bytes_max, given=given)
 
     def run(self, *words: str, bytes_max: int, given: bytes = b"") -> bytes:
-        """Returns what it writes. No file that it makes, its output included, may be larger than `bytes_max`."""
+        """Run git and return its output. No file that it makes, its output included, may be larger than `bytes_max`."""
 
         def limit() -> None:
             resource.setrlimit(resource.RLIMIT_FSIZE, (bytes_max, bytes_max))
@@ -108,16 +108,16 @@ class Git:
             return output.read()
 
     def contents(self, entries: Sequence[TreeEntry]) -> Iterator[bytes]:
-        """The contents of files, in their order."""
+        """Yield the contents of files, in their order."""
         asked = "".join(f"{it.oid}\n" for it in entries).encode()
         data = self.inside("cat-file", "--batch", bytes_max=2 * SKILL_BYTES_MAX, given=asked)
-        at = 0
+        offset = 0
         for entry in entries:
-            begin = data.index(b"\n", at) + 1
-            if data[at:begin].split()[1:] != [b"blob", str(entry.size).encode()]:
+            begin = data.index(b"\n", offset) + 1
+            if data[offset:begin].split()[1:] != [b"blob", str(entry.size).encode()]:
                 raise BadSource(f"git cannot read {shown(entry.path, 80)}")
             yield data[begin : begin + entry.size]
-            at = begin + entry.size + 1
+            offset = begin + entry.size + 1
 
 
 def _failure(code: int, errors: str, bytes_max: int) -> str:
@@ -150,7 +150,7 @@ class FoundSkill:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Source:
-    """A folder or a repository as it was read. `unusable` says why some of its folders are no skills, by place."""
+    """A folder or repository as it was read. `unusable` has a reason for each folder that is no skill."""
 
     address: str
     commit: str
@@ -159,7 +159,7 @@ class Source:
 
 
 def read_source(address: str, env: Mapping[str, str], *, ref: str = "") -> Source:
-    """Reads a source, of a repository the branch or tag `ref`, by default what it shows first. Raises BadSource."""
+    """Read a source; of a repository, the branch or tag `ref`, or its default branch. Raises BadSource."""
     folder = Path(address).expanduser()
     if "\0" not in address and not address.startswith("-") and folder.is_dir():
         folder = Path(os.path.realpath(folder))
@@ -246,7 +246,6 @@ def _skill(place: str, called: str, files: Sequence[SkillFile], left_out: Sequen
 
 
 def _check_path(path: str) -> None:
-    """Raises BadSource for a path that is no plain one beneath its folder."""
     parts = path.split("/")
     odd = any(unicodedata.category(it)[0] == "C" for it in path) or "\\" in path or "\ufffd" in path
     if odd or len(path) > PATH_CHARS_MAX or any(it in ("", ".", "..") or it.lower() == ".git" for it in parts):
@@ -278,19 +277,19 @@ def _repository(address: str, env: Mapping[str, str], ref: str, protocols: str) 
 def _entries(listing: bytes) -> list[TreeEntry]:
     entries = []
     for line in filter(None, listing.split(b"\0")):
-        facts, _, path = line.partition(b"\t")
-        mode, kind, oid, size = facts.decode(errors="replace").split()
+        attributes, _, path = line.partition(b"\t")
+        mode, kind, oid, size = attributes.decode(errors="replace").split()
         number = int(size) if size.isdecimal() else 0 if kind == "commit" else SKILL_BYTES_MAX + 1
         entries.append(TreeEntry(mode=mode, oid=oid, size=number, path=path.decode(errors="replace")))
     return entries
 
 
 def _places(entries: Iterable[TreeEntry]) -> list[str]:
-    """The folders that have a document; what lies beneath one belongs to it."""
     found = (it.path.removesuffix(DOCUMENT).rstrip("/") for it in entries if f"/{it.path}".endswith(f"/{DOCUMENT}"))
     places: list[str] = []
     for place in sorted(found, key=lambda it: it.count("/") + bool(it)):
         near = len(PurePosixPath(place).parts) <= DEPTH_MAX and len(places) < SKILLS_MAX
+        # what is below a skill's folder belongs to it
         if near and not any(not it or place.startswith(f"{it}/") for it in places):
             places.append(place)
     return places

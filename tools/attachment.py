@@ -1,7 +1,7 @@
-"""Files that an agent sends, of the workspace or of the web, and what files are called in chats.
+"""Files that an agent sends, from the workspace or the web, and file names in chats.
 
-A file of the web is fetched like any page. A picture is one if its bytes say so. A web page in the place of a file (a
-sign-in form, a notice that links from elsewhere are not served) is refused, unless the address itself names a page.
+A web file is fetched like any page. Its bytes decide whether it is a picture. A web page instead of a file (a sign-in
+form, a hotlink notice) is refused, unless the URL itself names a page.
 """
 
 import mimetypes
@@ -19,14 +19,14 @@ from tools.workspace import Workspace
 
 NAME_CHARS_MAX = 80
 NAME_BYTES_MAX = 200
-"""A file system takes 255, and two files of one name get numbers."""
+"""File systems allow 255; files with the same name get numbers."""
 ENDING_CHARS_MAX = 10
 
 _NOT_IN_NAMES = re.compile(r"[^\w.+-]+")
 
 
 def attachment(workspace: Workspace, path: str, *, bytes_max: int) -> File:
-    """A file that the agent wants to send. Raises ToolError. Blocking."""
+    """Read a file that the agent wants to send. Raises ToolError. Blocking."""
     with workspace.reading(path) as fd:
         if (size := os.fstat(fd).st_size) > bytes_max:
             message = f"{called(path)!r} has {size:,} bytes, more than the {bytes_max:,} that may be sent"
@@ -38,7 +38,8 @@ def attachment(workspace: Workspace, path: str, *, bytes_max: int) -> File:
 
 
 def safe_name(name: str) -> str:
-    """Letters of any script, digits, dots and dashes; never hidden, never a path, never too long for a file system."""
+    """Reduce a name to letters of any script, digits, dots and dashes; never hidden, a path, or too long for a file
+    system."""
     name = unicodedata.normalize("NFC", name.replace("\\", "/").rpartition("/")[2])
     name = _NOT_IN_NAMES.sub("_", name).strip("._")
     stem, dot, ending = name.rpartition(".")
@@ -55,7 +56,7 @@ _MARKUP_BYTES = 512
 
 
 async def web_file(client: WebClient, url: str, *, bytes_max: int) -> File:
-    """Fetches the file. Raises ToolError."""
+    """Fetch a file of the web. Raises ToolError."""
     page = await client.get(url, wanted=lambda _: True, bytes_max=bytes_max)
     if not 200 <= page.status < 300:
         raise ToolError("FETCH_STATUS", f"the server answered {page.status}", status=page.status)
@@ -73,7 +74,6 @@ def _is_page(page: WebPage) -> bool:
 
 
 def _named(url: str) -> tuple[str | None, str]:
-    """The type that the end of the address suggests, and a name made of it."""
     name = safe_name(unquote(urlsplit(url).path, errors="replace"))
     return mimetypes.guess_type(name)[0], name
 

@@ -179,10 +179,10 @@ class ToolsConfig(ToolLists):
     """Folders of Python files with your own tools (docs/add-a-tool.md): code that runs inside the gateway, with its
     rights. Relative to the config file's folder. An agent has those that its lists allow."""
     owner_only: ToolNames | None = None
-    """Tools or groups that are there for `owners` alone. If unset: `exec` and `process`, once `owners` names a
-    person, and always for people who were let in by pairing. Other people have them as their agent does."""
+    """Tools or groups for `owners` alone. If unset: `exec` and `process`, once `owners` names a person, and always for
+    users admitted by pairing. Other users have them as their agent does."""
     senders: dict[PersonId, ToolLists] = Field(default={})
-    """Tools that one person may use, by `channel:id` as in `owners`, in every chat."""
+    """Limits on the tools of one person, by `channel:id` as in `owners`, in every chat."""
     exec: ExecConfig = ExecConfig()
     process: ProcessConfig = ProcessConfig()
     files: FilesConfig = FilesConfig()

@@ -1,4 +1,4 @@
-"""`write`: a whole file, new or replaced. `edit`: one passage of a file, found by its exact text."""
+"""`write`: create or replace a whole file. `edit`: replace one passage, found by its exact text."""
 
 import asyncio
 import os
@@ -71,7 +71,6 @@ class Edit:
 
 
 def _text(data: bytes, path: str) -> tuple[Encoding, str]:
-    """The text, if it can be written back as it was, byte by byte. Raises ToolError."""
     encoding = encoding_of(data, nuls=True)
     if encoding is None:
         raise ToolError("NOT_TEXT", f"{called(path)!r} is a binary file; it cannot be edited as text")
@@ -100,8 +99,8 @@ def _unwritable(char: str, encoding: Encoding) -> ToolError:
 
 
 def replaced(text: str, old: str, new: str) -> tuple[str, int, int]:
-    """`text` with its one `old` replaced, and the first and the last line of what took its place; if nothing did, the
-    last is before the first. A model writes `\\n`, and means what the file has there. Raises ToolError."""
+    """Replace the only `old` in `text`; return the result, and the first and last line of the new passage. If `new` is
+    empty, the last is before the first. A `\\n` of the model matches the file's line endings. Raises ToolError."""
     if not old:
         raise ToolError("INVALID_ARGUMENT", "'old_text' is empty; name the passage to replace")
     if old == new:
@@ -119,8 +118,7 @@ def replaced(text: str, old: str, new: str) -> tuple[str, int, int]:
 
 
 def _places(text: str, old: str) -> list[tuple[int, int]]:
-    """Every place, overlapping ones too. In a file with CRLF all line ends are alike, but an exact match comes first."""
-    if "\n" in old and "\r\n" in text:
+    if "\n" in old and "\r\n" in text:  # all line endings match, but an exact match has priority
         lines = map(re.escape, _ENDING.split(old))
         spans = [it.span(1) for it in re.finditer(f"(?=({_ENDING.pattern.join(lines)}))", text)]
         exact = [it for it in spans if text[slice(*it)] == old]
@@ -133,8 +131,8 @@ def _places(text: str, old: str) -> list[tuple[int, int]]:
 
 
 def _ending_as(text: str, start: int, end: int, new: str) -> str:
-    """`new` with the line endings of the passage that it replaces, line by line; further lines have the ending of its
-    last line, or of the line that holds the passage."""
+    """Give `new` the line endings of the passage that it replaces; further lines get its last one, or that of a line
+    around it."""
     endings = _ENDING.findall(text, start, end)
     around = _ENDING.search(text, end) or next(reversed([*_ENDING.finditer(text, 0, start)]), None)
     last = endings[-1] if endings else around[0] if around else "\n"

@@ -1,7 +1,7 @@
-"""The encoding of a text file that does not name it: UTF-8, UTF-16, or an "ANSI" of Windows in China, Japan or the West.
+"""Guess the encoding of a text file: UTF-8, UTF-16, or a Windows "ANSI" code page of China, Japan or the West.
 
-A file that is UTF-8 is never guessed about. Of anything else the likeliest reading is the one whose characters are the most
-common in its own language: bytes in GBK that are read as Big5 are characters that nobody uses. The tools name a guess.
+Valid UTF-8 is never guessed about. For anything else, the likeliest encoding is the one that gives the most common
+characters of its language: GBK bytes read as Big5 are characters that nobody uses. The tools name a guess.
 """
 
 import codecs
@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from functools import cache
 
 CODECS = ("gbk", "gb18030", "big5", "cp932", "cp1252", "utf-16-le", "utf-16-be", "utf-8-sig", "gb2312")
-"""The codecs to look up before a process gives up its right to open files."""
+"""Codecs to load before a process gives up its right to open files."""
 SAMPLE_BYTES = 65_536
-"""The bytes that an encoding is judged by, from the first one on that is not ASCII."""
+"""Bytes to judge an encoding by, from the first non-ASCII one on."""
 LIKELY = 0.7
-"""The least share of common characters in a reading that is believed."""
+"""Minimum share of common characters for a guess."""
 STRAY_NULS = 0.125
-"""The largest share of NULs in a text; more than that is UTF-16, or no text."""
+"""Maximum share of NULs in a text; more is UTF-16, or no text."""
 
 _BOMS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"))
 _NAMES = {"utf-8": "UTF-8", "utf-16-le": "UTF-16", "utf-16-be": "UTF-16", "gbk": "GBK", "gb18030": "GB18030",
@@ -34,7 +34,7 @@ _PUNCTUATION = frozenset(map(chr, (*range(0x3000, 0x3018), *range(0xFF01, 0xFF5F
 
 @dataclass(frozen=True, slots=True)
 class Encoding:
-    """`codec` is Python's name, and `title` a reader's. A BOM is part of the decoded text."""
+    """`codec` is Python's name, and `title` a reader's."""
 
     codec: str
 
@@ -43,7 +43,7 @@ class Encoding:
         return _NAMES[self.codec]
 
     def decode(self, data: bytes) -> str:
-        """Never raises: what is no character becomes U+FFFD. Without a BOM."""
+        """Decode without a BOM. Never raises: invalid bytes become U+FFFD."""
         return data.decode(self.codec, "replace").removeprefix("\ufeff")
 
 
@@ -51,7 +51,7 @@ UTF_8 = Encoding("utf-8")
 
 
 def is_valid(data: bytes, codec: str = "utf-8", *, is_whole: bool = True) -> bool:
-    """True if `data` is text in this encoding; the last character of a beginning may be cut."""
+    """Return whether `data` is valid in this encoding; the last character of a beginning may be cut."""
     try:
         codecs.getincrementaldecoder(codec)().decode(data, final=is_whole)
     except UnicodeDecodeError:
@@ -60,8 +60,8 @@ def is_valid(data: bytes, codec: str = "utf-8", *, is_whole: bool = True) -> boo
 
 
 def encoding_of(data: bytes, *, is_whole: bool = True, nuls: bool = False) -> Encoding | None:
-    """The likeliest encoding of a file or its beginning; UTF-8, if no other is likely; None for what is no text. `nuls` if a
-    stray NUL does not make it something else."""
+    """Return the likeliest encoding of a file or its beginning; UTF-8 if no other is likely; None if it is no text.
+    `nuls` tolerates stray NULs."""
     for mark, codec in _BOMS:
         if data.startswith(mark):
             return Encoding(codec)
@@ -84,13 +84,12 @@ def encoding_of(data: bytes, *, is_whole: bool = True, nuls: bool = False) -> En
 
 
 def decoded(data: bytes) -> str:
-    """The text of bytes that do not say in what encoding they are."""
+    """Decode bytes of unknown encoding."""
     return (encoding_of(data, nuls=True) or UTF_8).decode(data)
 
 
 def _wide(data: bytes) -> Encoding | None:
-    """UTF-16 without a mark, in which nearly all is letters or Chinese."""
-    if len(data) < 4 or len(data) % 2:
+    if len(data) < 4 or len(data) % 2:  # not UTF-16 without a BOM
         return None
     shares = {codec: _share_usual(data.decode(codec, "replace")) for codec in ("utf-16-le", "utf-16-be")}
     best = max(shares, key=shares.__getitem__)
@@ -103,14 +102,12 @@ def _share_usual(text: str) -> float:
 
 
 def _share_utf8(data: bytes) -> float:
-    """Characters of several bytes come about by chance no more often than they are misread."""
-    good = len(_SEQUENCE.findall(data))
+    good = len(_SEQUENCE.findall(data))  # by chance, no more frequent than bad ones
     bad = len(_HIGH.findall(_CUT.sub(b"", _SEQUENCE.sub(b"", data)) if good else data))
     return good / (good + bad) if good + bad else 1.0
 
 
 def _share_latin(data: bytes) -> float:
-    """Letters with an accent stand among letters without."""
     high = sum(map(len, _HIGH.findall(data)))
     return len(_LATIN.findall(data.decode("cp1252", "replace"))) / max(1, high)
 
@@ -123,9 +120,8 @@ def _share(data: bytes, codec: str) -> float:
     return (points - broken) / max(1, len(text))
 
 
-@cache
+@cache  # the most common characters, by the oldest standard of a language
 def _common(codec: str) -> frozenset[str]:
-    """The characters of a language's first thousands, as its oldest standard has them."""
     match codec:
         case "big5":
             return _pairs(codec, range(0xA4, 0xC7), (*range(0x40, 0x7F), *range(0xA1, 0xFF))) | _PUNCTUATION

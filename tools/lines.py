@@ -1,9 +1,9 @@
-"""A page of text lines: whole lines, as many as one result may hold, and a note that says how to go on.
+"""A page of text lines: as many whole lines as one result may hold, and a note that says how to continue.
 
-Only the page is kept. To find where it begins, the file is read in blocks, from its beginning or from its end: a file of
-any size, or one endless line, costs bounded memory. A line is cut only if it alone is longer than a page, and then a mark
-says how to read on in it. A file in another encoding than UTF-8 is decoded whole; a last line says so, and how many bytes
-could not be read.
+Only the page is kept. To find where it begins, the file is read in blocks, from its beginning or its end, so a file of
+any size, or one endless line, costs bounded memory. A line is cut only if it alone is longer than a page; a mark then
+says how to read on in it. A file in another encoding than UTF-8 is decoded whole; a last line says so, and how many
+bytes could not be read.
 """
 
 import os
@@ -17,19 +17,19 @@ from tools.tool import ToolError, ToolResult
 
 BLOCK_BYTES = 65_536
 NOTE_CHARS = 260
-"""Kept free in a page for its note and for the mark of a line that is cut."""
+"""Reserved in a page for its note and for the mark of a cut line."""
 SEEK_BYTES_MAX = 256 * 1024 * 1024
-"""Bytes of a file that are read to find where a page begins."""
+"""Bytes of a file that are read at most to find where a page begins."""
 DECODED_BYTES_MAX = 32 * 1024 * 1024
-"""The largest file that is read if it is not UTF-8: all of it is decoded, in memory."""
+"""Largest file that is read if it is not UTF-8: all of it is decoded, in memory."""
 ENCODING_NOTE_CHARS = 120
-"""The room for the line about an encoding."""
+"""Reserved for the line about an encoding."""
 _BROKEN = re.compile("[\udc80-\udcff]")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Lines:
-    """The page from line `offset` on, of at most `limit` lines; from `byte` of that line if it was cut before."""
+    """A page from line `offset` on, of at most `limit` lines; from `byte` of that line if it was cut before."""
 
     offset: int
     byte: int | None = None
@@ -41,7 +41,7 @@ class Lines:
             raise ToolError("INVALID_ARGUMENT", "'offset' is 0; the first line is 1, the last is -1")
 
     def read(self, fd: int, size: int) -> ToolResult:
-        """Raises ToolError if it lies too far in."""
+        """Read the page. Raises ToolError if it is too far into the file."""
         encoding = _encoding(fd, size)
         if encoding != UTF_8:
             return self._decoded(fd, size, encoding)
@@ -67,7 +67,6 @@ class Lines:
         return ToolResult(content=(_with_note(text, encoding, broken),), details={**details, "bytes": size})
 
     def _page(self, fd: int, size: int) -> tuple[str, int, Mapping[str, Any]]:
-        """The text with its note, how many of its bytes are no UTF-8, and the details."""
         from_end = self.offset < 0
         first, line = (
             _from_end(fd, size, -self.offset) if from_end else (self.offset, _line_start(fd, size, self.offset))
@@ -107,7 +106,7 @@ class Lines:
 
 
 def text_page(text: str, offset: int, limit: int | None, chars_max: int, *, byte: int | None = None) -> ToolResult:
-    """The result of a text that lies in no file. Blocking."""
+    """Page a text that is not in a file. Blocking."""
     page = Lines(offset=offset, byte=byte, limit=limit, chars_max=chars_max)
     data = text.encode(errors="replace")
     with os.fdopen(os.memfd_create("page"), "wb+", buffering=0) as file:
@@ -126,15 +125,14 @@ def _with_note(text: str, encoding: Encoding, broken: int) -> str:
 
 
 def _encoding(fd: int, size: int) -> Encoding:
-    """The encoding by the file's beginning; if that is ASCII, by the first bytes that are not."""
     head = os.pread(fd, BLOCK_BYTES, 0)
     encoding = encoding_of(head, is_whole=size <= len(head), nuls=True) or UTF_8
     if encoding != UTF_8 or size > DECODED_BYTES_MAX or not head.isascii():
         return encoding
-    for at in range(0, size, BLOCK_BYTES):
-        if not (block := os.pread(fd, BLOCK_BYTES, at)).isascii():
-            sample = block + os.pread(fd, BLOCK_BYTES, at + BLOCK_BYTES)
-            return encoding_of(sample, is_whole=size <= at + len(sample), nuls=True) or UTF_8
+    for position in range(0, size, BLOCK_BYTES):  # to the first bytes that are not ASCII
+        if not (block := os.pread(fd, BLOCK_BYTES, position)).isascii():
+            sample = block + os.pread(fd, BLOCK_BYTES, position + BLOCK_BYTES)
+            return encoding_of(sample, is_whole=size <= position + len(sample), nuls=True) or UTF_8
     return UTF_8
 
 
@@ -155,8 +153,7 @@ def _line_start(fd: int, size: int, line: int) -> int:
 
 
 def _from_end(fd: int, size: int, count: int) -> tuple[int, int]:
-    """The number of the first of the last `count` lines, and where it begins. Numbered from the beginning, as a growing
-    file keeps them; from the end only if counting would take too long."""
+    # A growing file keeps the line numbers from its beginning, but counting them may take too long.
     start = _tail_start(fd, size, count)
     if start > SEEK_BYTES_MAX:
         return -count, start
@@ -185,7 +182,6 @@ def _tail_start(fd: int, size: int, count: int) -> int:
 
 
 def _line_end(fd: int, size: int, start: int) -> int:
-    """The place behind the line that begins at `start`, or the end of the search for it."""
     position = start
     while position < size and position - start < SEEK_BYTES_MAX:
         block = os.pread(fd, BLOCK_BYTES, position)
@@ -198,7 +194,6 @@ def _line_end(fd: int, size: int, start: int) -> int:
 def _cut_line(
     fd: int, line: int, start: int, end: int, room: int, *, number: int, keep: Literal["beginning", "end"]
 ) -> str:
-    """Text of the line that begins at `line`: what fits from `start` on, or its end if the file's end was wanted."""
     length = min(4 * room, end - start)
     raw = os.pread(fd, length, start if keep == "beginning" else end - length)
     chars = _escaped(raw)
@@ -213,4 +208,4 @@ def _escaped(raw: bytes) -> str:
 
 
 def _text(raw: bytes) -> str:
-    return raw.decode("utf-8", errors="replace").replace("\0", "\ufffd")  # no database takes NUL for text
+    return raw.decode("utf-8", errors="replace").replace("\0", "\ufffd")  # databases refuse NUL in text

@@ -1,8 +1,9 @@
-"""`memory_search` and `memory_get`: what the agent could know and is not shown.
+"""`memory_search` and `memory_get`: what the agent may know but is not shown.
 
-Three things, and nothing of other people: the memory files of its workspace (MEMORY.md and `memory/*.md`), the notes that
-the person had taken, and the past turns of the running session. Files and notes are for direct chats; in a group others
-read along, and its workspace hides the files. The scope is the running turn's own (`Call`): no argument widens it.
+They cover three things, and nothing of other users: the memory files of the workspace (MEMORY.md and `memory/*.md`),
+the notes that the user had taken, and the past turns of the running session. Files and notes are for direct chats; in a
+group others read along, and its workspace hides the files. The scope is the running turn's own (`Call`): no argument
+widens it.
 """
 
 import asyncio
@@ -27,28 +28,28 @@ from tools.workspace import Workspace
 
 RESULTS_MAX = 20
 RESULTS = 8
-"""The number of results if the call asks for no other."""
+"""Default number of results."""
 SNIPPET_CHARS = 300
 FILES_MAX = 100
-"""Memory files that are searched, those with the last names first: they are dates, if anything."""
+"""Memory files that are searched, last names first: names are usually dates."""
 FILE_BYTES_MAX = 262_144
 LINES_OF_A_FILE = 3
 NOTE_CHARS_MAX = 2_000
 FENCE_CHARS = 300
-"""Characters of a page that are left for the fence around external content."""
+"""Characters of a page that are reserved for the fence around external content."""
 TEXT_CHARS_MAX = 100_000
 """Characters of one text that are indexed."""
 TERM_CHARS_MAX = 40
 WANTED_MAX = 16
-"""Terms of a query that count."""
+"""Maximum terms of a query."""
 
 _UNSPACED = "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff〇々ぁ-ゖァ-ヺーㄅ-ㄯ"
-"""Letters of languages that put no space between words."""
+"""Letters of languages without spaces between words."""
 _RUNS = re.compile(rf"([{_UNSPACED}]+)|([^\W_{_UNSPACED}]+)")
 
 
 def terms(text: str) -> list[str]:
-    """The terms that find a text, each once: its words, and in languages without spaces each character and each pair."""
+    """Return the unique terms of a text: its words, and in languages without spaces each character and each pair."""
     terms_seen: dict[str, None] = {}
     for unspaced, word in _RUNS.findall(_folded(text)):
         terms_seen |= (
@@ -58,7 +59,7 @@ def terms(text: str) -> list[str]:
 
 
 def wanted_terms(query: str) -> list[str]:
-    """The terms of a query: a single character only if it is alone."""
+    """Return the terms of a query; a single character only if it is alone."""
     found: dict[str, None] = {}
     for unspaced, word in _RUNS.findall(_folded(query)):
         found |= dict.fromkeys(_pairs(unspaced) or unspaced or [word[:TERM_CHARS_MAX]])
@@ -75,7 +76,7 @@ def _pairs(unspaced: str) -> list[str]:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Note:
-    """A text that a person had taken down. `number` counts this person's own."""
+    """A text that a user had the agent keep. `number` counts that user's own."""
 
     number: int
     at: float
@@ -84,8 +85,8 @@ class Note:
 
 @dataclass(frozen=True, kw_only=True)
 class Passage:
-    """A place where something may be found: its `path` for `memory_get`, when it was written, and the text. `external`: it
-    holds external content, or was said by a turn that had read some. `source` names the older text that it is part of."""
+    """A searchable text: its `path` for `memory_get`, when it was written, and the text. `external`: it holds external
+    content, or is from a turn that had read some. `source` names the older text that it is part of."""
 
     path: str
     at: float
@@ -101,7 +102,7 @@ class Passage:
         return sum(it in self.terms for it in query)
 
     def snippet(self, query: Sequence[str]) -> str:
-        """The lines around the one that fits best, on one line."""
+        """Return the lines around the best match, on one line."""
         if self.source:
             repeats(self.source)
         lines = [" ".join(it.split()) for it in self.text.splitlines() if it.strip()]
@@ -122,16 +123,16 @@ def _window(line: str, query: Sequence[str]) -> str:
 
 
 class Memory(Protocol):
-    """The person's notes and the session's past turns; the gateway supplies it."""
+    """The user's notes and the session's past turns; the gateway supplies it."""
 
     zone: tzinfo
-    """The zone of the dates that the agent reads."""
+    """Time zone of the dates that the agent reads."""
 
     async def passages(self, query: Sequence[str], limit: int, call: Call) -> Sequence[Passage]:
-        """Passages of the call's own scope that hold some of the wanted terms; in no order."""
+        """Return passages in the call's scope that hold some of the wanted terms, in no order."""
 
     async def text(self, path: str, call: Call) -> Passage | None:
-        """The text at `notes`, `notes/N` or `sessions/TURN` of the call's own scope."""
+        """Return the text at `notes`, `notes/N` or `sessions/TURN` in the call's scope."""
 
 
 class MemorySearchArguments(Arguments):
@@ -174,7 +175,6 @@ class MemorySearch:
 
 
 def _in_files(workspace: Workspace, query: Sequence[str]) -> list[Passage]:
-    """The lines of the memory files that fit best, with the line after each."""
     passages: list[Passage] = []
     for path in _memory_files(workspace):
         with suppress(ToolError, OSError), workspace.reading(path) as fd:

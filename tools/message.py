@@ -1,7 +1,7 @@
-"""`message`: say something in a chat on the agent's own initiative, or change what it has said there.
+"""`message`: send a message in a chat on the agent's own initiative, or change one that it has sent.
 
-The current chat by default. Another one only if the config names it: what a model was talked into must not reach people
-it was not meant for. Of the actions and members only those are offered that the chat's channel can carry out.
+The default is the current chat. Another one is possible only if the config names it, so that a manipulated model cannot
+reach other people. Only actions and members that the chat's channel supports are offered.
 """
 
 import asyncio
@@ -46,7 +46,7 @@ class MessageArguments(Arguments):
 
 _MEMBERS = {"media": "media", "voice": "voice", "reply_to": "reply", "emoji": "react", "buttons": "buttons"}
 _MEMBERS |= {"options": "poll"}
-"""The ability of the chat that a member needs; other members need none."""
+"""Ability of the chat that a member needs; other members need none."""
 _REQUIRED: Mapping[Action, tuple[str, ...]] = {
     "edit": ("message_id", "message"),
     "delete": ("message_id",),
@@ -58,7 +58,7 @@ _REQUIRED: Mapping[Action, tuple[str, ...]] = {
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Post:
-    """A message to send: with `edits`, in the place of an earlier one; with `options`, as a poll."""
+    """A message to send: with `edits`, instead of an earlier one; with `options`, as a poll."""
 
     text: str
     files: tuple[File, ...] = ()
@@ -70,25 +70,25 @@ class Post:
 
 
 class Messenger(Protocol):
-    """The port by which the tool acts in a chat; the gateway supplies it. Every method raises `ToolError` if the channel is
-    unknown, cannot do this or did not take it, and if a message is not one of the chat's."""
+    """The port by which the tool acts in a chat; the gateway supplies it. Every method raises `ToolError` if the
+    channel is unknown, cannot do this or refuses it, and if a message is not one of the chat's."""
 
     file_bytes: int
-    """The size of one file."""
+    """Maximum size of one file."""
 
     async def send(self, to: Place, post: Post, call: Call) -> str:
-        """Send at once, split as the channel needs; the platform's id of the first part. The same call never makes a
-        second message if the platform dedupes; else a send that an earlier run may have done is not repeated."""
+        """Send immediately, split as the channel needs; return the platform's id of the first part. The same call never
+        sends twice if the platform deduplicates; otherwise an ambiguous send of an earlier run is not repeated."""
 
     async def delete(self, at: Place, message_id: str, call: Call) -> None:
-        """Take back what the same conversation has said."""
+        """Delete a message that the same conversation has sent."""
 
     async def react(self, at: Place, message_id: str, emoji: str, call: Call) -> None: ...
 
 
 @dataclass
 class MessageTool:
-    """`abilities` are the actions that the current chat's channel can carry out, `media` and `voice` among them."""
+    """`abilities` are the actions that the current chat's channel supports, `media` and `voice` among them."""
 
     messenger: Messenger
     config: MessageConfig
@@ -162,7 +162,6 @@ class MessageTool:
         )
 
     def _destination(self, arguments: MessageArguments, call: Call) -> tuple[Place, bool]:
-        """The place, and True if it is the current chat. Raises ToolError."""
         here = call.message
         channel, chat = arguments.channel or here.channel, arguments.target or here.chat.id
         if (channel, chat) == (here.channel, here.chat.id):

@@ -1,4 +1,4 @@
-"""The output of a command: keeps its beginning and its end, and shows them so that nothing acts on the reader."""
+"""The output of a command: keeps its beginning and end, and escapes what could act on the reader."""
 
 import re
 from bisect import bisect_right
@@ -7,17 +7,17 @@ from typing import Literal
 
 TAIL_SHARE = 0.3
 TAIL_CHARS_MAX = 4_000
-"""The end's part of what is shown, as wherever a result is cut (`agents.truncate`)."""
+"""The end's share of what is shown, as wherever a result is cut (`agents.context`)."""
 GAP_CHARS = 64
 _UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\udc80-\udcff]")
 _PIECE = re.compile(r"\r\n|.", re.DOTALL)
 _SHOWN = {
     "\r\n": "\n",
-    # What terminals take from U+0080 on, they also take for the start of a sequence.
+    # Terminals take C1 controls, from U+0080 on, for the start of a sequence.
     **{chr(code): f"\\x{code:02x}" for code in (*range(32), *range(0x7F, 0xA0)) if chr(code) not in "\n\t"},
     **{chr(code): "\ufffd" for code in range(0xDC80, 0xDD00)},
 }
-"""Substitutes for pieces that must reach no prompt, chat or terminal; the last row are bytes that are no UTF-8."""
+"""Substitutes for what must reach no prompt, chat or terminal; the last row is for bytes that are not UTF-8."""
 
 
 class Output:
@@ -38,7 +38,7 @@ class Output:
             del self._tail[: -self._half]
 
     def since(self, position: int) -> "Output":
-        """A copy of the output after this number of bytes."""
+        """Return a copy of the output after this number of bytes."""
         later = Output(2 * self._half)
         tail = self._tail[-self._half :]
         later._head = self._head[position:]
@@ -51,7 +51,7 @@ class Output:
 
     @classmethod
     def load(cls, half: int, head: str, tail: str, total: int) -> "Output":
-        """The output that was dumped."""
+        """Restore a dumped output."""
         output = cls(2 * half)
         output._head += head.encode("latin-1")
         output._tail += tail.encode("latin-1")
@@ -59,7 +59,8 @@ class Output:
         return output
 
     def shown(self, chars_max: int) -> str:
-        """The output, printable; if it is longer than that, its two ends and how many bytes are not shown."""
+        """Return the output, printable; if it is longer than `chars_max`, its two ends and how many bytes are left
+        out."""
         head, tail = bytes(self._head), bytes(self._tail[-self._half :])
         if len(head) + len(tail) == self.total:
             head = tail = head + tail
@@ -75,7 +76,6 @@ class Output:
 
 
 def _printed(raw: bytes, chars: int, *, keep: Literal["beginning", "end"]) -> tuple[str, int]:
-    """The part of it that fits into `chars` characters as printed, and the number of its bytes."""
     step = 1 if keep == "beginning" else -1
     text = (raw[: 4 * chars] if step > 0 else raw[-4 * chars :]).decode("utf-8", errors="surrogateescape")
     text = text[:chars] if step > 0 else text[-chars:]

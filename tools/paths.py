@@ -1,8 +1,8 @@
-"""Paths: which of them a model may name, and how they are opened beneath a directory descriptor and nowhere else.
+"""Paths: which of them a model may name, and how they are opened, only beneath a directory descriptor.
 
-`openat2` with RESOLVE_BENEATH refuses a path that leaves the directory, even one that is swapped while it is walked:
-the kernel decides, not a comparison of strings. If the kernel lacks the call, the path is walked component by component
-and no link is followed.
+`openat2` with RESOLVE_BENEATH refuses a path that leaves the directory, even one that is swapped meanwhile: the kernel
+decides, not a comparison of strings. Without that call, the path is walked component by component and no link is
+followed.
 """
 
 import ctypes
@@ -19,12 +19,12 @@ from tools.tool import ToolError
 PATH_BYTES_MAX = 4_096
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 INSTRUCTION_FILES: tuple[str, ...] = get_args(InstructionFile)
-"""Files at the top of a workspace that are part of the system prompt: they are the operator's."""
+"""Files at the top of a workspace that are part of the system prompt: they belong to the operator."""
 MEMORY = "MEMORY.md"
 MEMORY_FOLDER = "memory"
-"""The agent's memory together with that file: a file for a day or a subject, ending in `.md`."""
+"""The agent's memory, together with that file: one `.md` file for each day or subject."""
 PRIVATE = ("USER.md", MEMORY)
-"""Files about one person, as the memory folder is: no session reads them in which others read along."""
+"""Files about one user, as the memory folder is: sessions with other readers cannot read them."""
 _RUN_BY_OTHERS = [
     ".gitmodules",
     ".ssh",
@@ -36,13 +36,13 @@ _RUN_BY_OTHERS = [
     *(f".z{name}" for name in ("shenv", "profile", "login", "logout")),
 ]
 FORBIDDEN_NAMES = (*INSTRUCTION_FILES, *_RUN_BY_OTHERS)
-"""Names that no command makes at the top of a workspace, besides `.env*`. A `.git` it may, without hooks and config."""
+"""Names that no command may make at the top of a workspace, besides `.env*`. It may make a `.git`, without hooks and
+config."""
 
 
 def relative(path: str, root: str) -> str:
-    """The path beneath the workspace; `.` for the workspace itself. Raises ToolError. Absolute paths are accepted if
-    they start with the workspace's own path. Nothing is expanded: `~` and `$` are ordinary characters of a name, except
-    that a leading `~` is surely a mistake."""
+    """Return the path beneath the workspace; `.` for the workspace itself. Absolute paths must be in the workspace.
+    Nothing is expanded: `$` is an ordinary character, and a leading `~` is refused as a mistake. Raises ToolError."""
     try:
         size = len(path.encode())
     except UnicodeEncodeError:
@@ -68,8 +68,8 @@ def relative(path: str, root: str) -> str:
 
 
 def protection(path: str, writable: Collection[str] = ()) -> str | None:
-    """The reason why tools may not write there: the gateway reads it, or others would run it. None if they may. Of the
-    instruction files and the memory those in `writable` are open."""
+    """Return why tools may not write there: the gateway reads it, or others would run it. None if they may. Instruction
+    files and memory in `writable` are open."""
     parts = [_plain(part) for part in PurePosixPath(path).parts]
     for name in INSTRUCTION_FILES:
         if parts[:1] == [_plain(name)] and name not in writable:
@@ -90,35 +90,36 @@ def protection(path: str, writable: Collection[str] = ()) -> str | None:
 
 
 def is_memory(parts: Sequence[str]) -> bool:
-    """True if a path in a workspace, cut up, is one of the agent's memory files."""
+    """Return whether a split path in a workspace is one of the agent's memory files."""
     *folders, name = map(_plain, parts or ["."])
     return (not folders and name == _plain(MEMORY)) or (folders == [MEMORY_FOLDER] and name.endswith(".md"))
 
 
 def is_private(parts: Sequence[str]) -> bool:
-    """True if a path in a workspace, cut up, is one of the private files, or in the memory folder."""
+    """Return whether a split path in a workspace is a private file, or in the memory folder."""
     return _plain(parts[0]) in map(_plain, (*PRIVATE, MEMORY_FOLDER))
 
 
 def _plain(part: str) -> str:
-    """The form in which the most careless file system compares names."""
+    """Normalize a name as the most lenient file system compares it."""
     return unicodedata.normalize("NFKC", part).casefold().rstrip(". ")
 
 
 def called(path: str) -> str:
-    """The path as messages quote it: a place on the server is named by its last part alone, for people read on."""
+    """Return the path as messages quote it: one outside the workspace only by its last part, since others read
+    along."""
     if path.startswith("/") or ".." in path.split("/"):
         path = path.rstrip("/").rpartition("/")[2]
     return path if len(path) <= 200 else path[:200] + "…"
 
 
 def not_found(path: str) -> ToolError:
-    """One answer for a missing path and for one outside the workspace, so that neither reveals the other."""
+    """Return one error for a missing path and for one outside the workspace, so that neither reveals the other."""
     return ToolError("NOT_FOUND", f"there is no {called(path)!r} in the workspace; `ls` shows what there is")
 
 
 def explained(error: OSError, path: str) -> ToolError:
-    """The error for the model."""
+    """Convert an OSError to the error for the model."""
     if error.errno in _NO_SPACE:
         return ToolError("NO_SPACE", "there is no space left for that")
     if error.errno == errno.ENAMETOOLONG:
@@ -130,7 +131,7 @@ _SYS_OPENAT2: Final = 437
 _NO_MAGICLINKS: Final = 0x02
 _BENEATH: Final = 0x08
 _RETRIES_MAX: Final = 32
-"""openat2 answers EAGAIN when a rename happens while it looks."""
+"""openat2 fails with EAGAIN when a rename happens meanwhile."""
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -140,7 +141,7 @@ class _OpenHow(ctypes.Structure):
 
 
 def open_beneath(root: int, path: str, flags: int, mode: int = 0) -> int:
-    """A descriptor of `path`, relative to the directory descriptor `root`. Raises OSError."""
+    """Open `path`, relative to the directory descriptor `root`. Raises OSError."""
     try:
         return _openat2(root, path, flags, mode)
     except OSError as error:
@@ -150,7 +151,7 @@ def open_beneath(root: int, path: str, flags: int, mode: int = 0) -> int:
 
 
 def open_in(folder: Path, name: str, flags: int) -> tuple[int, int]:
-    """A descriptor of `name` beneath a folder, and the folder's device. Raises OSError."""
+    """Open `name` beneath a folder; return the descriptor and the folder's device. Raises OSError."""
     root = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         return open_beneath(root, name or ".", flags), os.fstat(root).st_dev
@@ -171,7 +172,7 @@ def _openat2(root: int, path: str, flags: int, mode: int) -> int:
 
 
 def open_by_walking(root: int, path: str, flags: int, mode: int = 0) -> int:
-    """Opens without openat2: no link is followed anywhere, `..` is refused. Raises OSError."""
+    """Open without openat2: no link is followed anywhere, `..` is refused. Raises OSError."""
     *folders, name = [part for part in path.split("/") if part not in ("", ".")] or ["."]
     if ".." in (*folders, name):
         raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))
@@ -187,7 +188,7 @@ def open_by_walking(root: int, path: str, flags: int, mode: int = 0) -> int:
 
 
 def names_in(root: int, folder: str) -> list[str]:
-    """The names in a folder below `root`, in order. It follows no link. Raises OSError."""
+    """Return the sorted names in a folder below `root`. Follows no link. Raises OSError."""
     fd = open_by_walking(root, folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         with os.scandir(fd) as entries:

@@ -1,8 +1,9 @@
-"""A picture as models take it: of a kind that they know, and no larger than they take it. Blocking.
+"""A picture as models accept it: of a format that they read, and no larger than they allow. Blocking.
 
-What is small enough goes as it is, once it could be decoded: one that no model can read would fail each request that
-shows it. Anything else is turned as its camera meant it, scaled down and written as JPEG. Its size is judged before it is
-decoded, and one picture is decoded at a time: a small file can hold a huge picture. Its memory goes back at once.
+A picture that is small enough is passed on unchanged after a test decode: one that no model can read would fail each
+request that shows it. Any other is rotated by its EXIF data, scaled down and written as JPEG. The size is checked
+before decoding, and one picture is decoded at a time, since a small file can hold a huge picture. Its memory is
+returned immediately.
 """
 
 import ctypes
@@ -14,11 +15,11 @@ from dataclasses import dataclass, field
 from functools import cache
 
 IMAGE_CHARS_MAX = 5_000_000
-"""The base64 of one picture: Anthropic's limit, and none of the others allows more."""
+"""Maximum base64 of one picture: Anthropic's limit, and none of the others allows more."""
 IMAGE_BYTES_MAX = IMAGE_CHARS_MAX // 4 * 3
 SOURCE_BYTES_MAX = 64 * 1024 * 1024
 SIDE_MAX = 2_000
-"""Pixels. Models scale down what is larger, and refuse it if a request has many pictures."""
+"""Pixels. Models scale down larger pictures, and refuse them in a request with many pictures."""
 PIXELS_MAX = 40_000_000
 JPEG_QUALITY = 85
 _PNG = b"\x89PNG\r\n\x1a\n"
@@ -29,16 +30,16 @@ _SIGNATURES = (
     (b"GIF89a", "image/gif"),
 )
 _CONVERTED = (b"BM", b"II*\0", b"MM\0*")
-"""BMP and TIFF. An ICO says of the picture in it what size it likes."""
+"""BMP and TIFF. Not ICO, which can misstate the size of its picture."""
 _FORMATS = ("JPEG", "PNG", "GIF", "WEBP", "BMP", "TIFF")
 _one_at_a_time = threading.Lock()
 _M_MMAP_THRESHOLD, _MAPPED_BYTES = -3, 1 << 20
-"""Arguments of glibc's mallopt: it maps blocks of this size and larger."""
+"""Arguments of glibc's mallopt: blocks of this size or larger are mapped."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Picture:
-    """`note` is empty if it is the file's own bytes."""
+    """`note` is empty if `data` is the unchanged file."""
 
     type: str
     data: bytes = field(repr=False)
@@ -46,14 +47,14 @@ class Picture:
 
 
 def image_type(head: bytes) -> str | None:
-    """The kind of picture by its bytes, if models know it."""
+    """Return the media type by the first bytes, if models read it."""
     if head[:4] == b"RIFF" and head[8:12] == b"WEBP":
         return "image/webp"
     return next((media_type for signature, media_type in _SIGNATURES if head.startswith(signature)), None)
 
 
 def fitted(data: bytes) -> Picture | None:
-    """The picture for a model; None if it is no picture, or can neither be shown as it is nor be scaled."""
+    """Return the picture for a model; None if it is no picture, or can neither be shown unchanged nor be scaled."""
     kind = image_type(data[:16])
     if kind is None and not data.startswith(_CONVERTED):
         return None
@@ -65,7 +66,7 @@ def fitted(data: bytes) -> Picture | None:
     _give_memory_back()
     try:
         return _decoded(data, as_it_is)
-    except Exception:  # noqa: BLE001 - bytes of strangers: a decoder may raise anything
+    except Exception:  # noqa: BLE001 - untrusted bytes: a decoder may raise anything
         sound = without_broken_chunks(data)
     if sound == data:
         return None
@@ -76,7 +77,7 @@ def fitted(data: bytes) -> Picture | None:
 
 
 def unshown(data: bytes) -> str:
-    """The reason for which `fitted` gives None."""
+    """Return why `fitted` returns None."""
     if image_type(data[:16]) is None and not data.startswith(_CONVERTED):
         return "it is of no kind that models know"
     from PIL import Image
@@ -92,19 +93,19 @@ def unshown(data: bytes) -> str:
 
 
 def without_broken_chunks(data: bytes) -> bytes:
-    """A PNG without the ancillary chunks whose checksum is wrong: no decoder needs them, and some refuse the whole picture
-    for one. Anything else comes back unchanged."""
+    """Remove the ancillary chunks of a PNG that have a wrong checksum: no decoder needs them, and some refuse the whole
+    picture for one. Anything else is returned unchanged."""
     if not data.startswith(_PNG):
         return data
-    kept, at = [_PNG], len(_PNG)
-    while at + 12 <= len(data):
-        end = at + 12 + int.from_bytes(data[at : at + 4], "big")
-        name, chunk = data[at + 4 : at + 8], data[at:end]
+    kept, offset = [_PNG], len(_PNG)
+    while offset + 12 <= len(data):
+        end = offset + 12 + int.from_bytes(data[offset : offset + 4], "big")
+        name, chunk = data[offset + 4 : offset + 8], data[offset:end]
         is_ancillary = bool(name[0] & 0x20)  # PNG specification, 5.4: the first letter is small
         if not is_ancillary or zlib.crc32(chunk[4:-4]) == int.from_bytes(chunk[-4:], "big"):
             kept.append(chunk)
-        at = end
-    return b"".join((*kept, data[at:]))
+        offset = end
+    return b"".join((*kept, data[offset:]))
 
 
 def _decoded(data: bytes, as_it_is: Picture | None) -> Picture | None:
@@ -135,7 +136,7 @@ def _decoded(data: bytes, as_it_is: Picture | None) -> Picture | None:
 
 @cache
 def _give_memory_back() -> None:
-    """Makes the process return each large block when it is freed. Otherwise every thread's arena keeps the largest picture
-    it has decoded. A C library other than glibc has no such setting, and needs none."""
+    """Make the process return each large block when it is freed. Otherwise every thread's arena keeps the largest
+    picture it has decoded. Other C libraries have no such setting, and need none."""
     with suppress(AttributeError):
         ctypes.CDLL(None).mallopt(_M_MMAP_THRESHOLD, _MAPPED_BYTES)

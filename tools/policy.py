@@ -1,8 +1,8 @@
-"""The tools that are left after policy: one function over layers, each of which only takes away.
+"""The tools that are left after policy: one function over layers, each of which only removes tools.
 
-The layers are the config's own lists, the agent's, the channel account's, the chat's and the sender's; if only owners
-may use a tool, one more denies it to everybody else. A tool is offered if every layer permits it, so their order does
-not matter and none can give back what another took. `Toolbox` is where tools are handed out, and asks here.
+The layers are the lists of the config, the agent, the channel account, the chat and the sender; if only owners may use
+a tool, one more denies it to everyone else. A tool is offered if every layer permits it, so their order does not matter
+and none can restore what another removed. `Toolbox` applies this where tools are handed out.
 """
 
 from collections.abc import Sequence
@@ -27,34 +27,34 @@ PROFILES: dict[Profile, tuple[str, ...]] = {
     "full": ("*",),
 }
 SEPARATOR = "__"
-"""The separator between the name of an MCP server and that of its tool."""
+"""Separates the name of an MCP server from that of its tool."""
 SERVERS = "mcp:"
-"""Begins the name of a group: `mcp:NAME`, all tools of that server, or `mcp:*`, those of all servers."""
+"""Prefix of a group: `mcp:NAME`, all tools of that server, or `mcp:*`, those of all servers."""
 DEFAULT_PROFILE: Profile = "minimal"
-"""The profile of an agent that names neither one nor what it is allowed."""
+"""Profile of an agent with neither `profile` nor `allow`."""
 OWNER_ONLY = ("group:runtime",)
-"""The owners' tools if the config names owners and says no more."""
+"""Tools for owners only, if the config names owners and has no `ownerOnly`."""
 
 
 @lru_cache(maxsize=1024)
 def permitted(layers: tuple[ToolLists, ...], names: tuple[str, ...]) -> tuple[str, ...]:
-    """The `names` that every layer permits, in their order."""
+    """Return the `names` that every layer permits, in their order."""
     return tuple(name for name in names if all(_permits(layer, name) for layer in layers))
 
 
 def foreign(lists: ToolLists, names: Sequence[str]) -> tuple[str, ...]:
-    """The tools of servers that `allow` names: one by one, or by server. `*` means the tools that are built in."""
+    """Return the MCP tools that `allow` names, one by one or by server. `*` means built-in tools only."""
     listed = [it for it in lists.allow or () if it != "*"]
     return tuple(name for name in names if holds(listed, name))
 
 
 def names_server(lists: ToolLists, server: str) -> bool:
-    """True if `allow` names the server, or a tool of it."""
+    """Return whether `allow` names the server, or a tool of it."""
     return any(it in (f"{SERVERS}*", f"{SERVERS}{server}") or server_of(it) == server for it in lists.allow or ())
 
 
 def server_of(name: str) -> str:
-    """The server of a tool that is not built in; empty for a built-in one."""
+    """Return the MCP server of a tool; empty for a built-in one."""
     server, separator, _ = name.partition(SEPARATOR)
     return server if separator else ""
 
@@ -66,19 +66,19 @@ def _permits(layer: ToolLists, name: str) -> bool:
 
 
 def holds(listed: Sequence[str], name: str) -> bool:
-    """True if the names, groups and servers of a list hold the tool."""
+    """Return whether a list of names, groups and servers holds the tool."""
     server = server_of(name)
     groups = ("*", f"{SERVERS}*", SERVERS + server) if server else ("*",)
     return any(it == name or it in groups or name in GROUPS.get(it, ()) for it in listed)
 
 
 def may_ask(names: Sequence[str], mode: ExecMode, listed: Sequence[str]) -> bool:
-    """Return True if a call of one of the tools may need an approval: a command in this `mode`, or what is `listed`."""
+    """Return whether a call of one of the tools may need an approval: a command in this `mode`, or what is `listed`."""
     return (mode == "ask" and not {"exec", "process"}.isdisjoint(names)) or any(holds(listed, it) for it in names)
 
 
 def layers_of(everybody: ToolsConfig, agent: AgentToolsConfig) -> tuple[ToolLists, ...]:
-    """The layers that hold for an agent in every chat."""
+    """Return the layers that apply to an agent in every chat."""
     implied = DEFAULT_PROFILE if agent.allow is None else None
     own = agent if agent.profile else agent.but(profile=implied)
     return _bare(everybody), _bare(own)
@@ -89,7 +89,7 @@ def _bare(lists: ToolLists) -> ToolLists:
 
 
 def owners_layer(everybody: ToolsConfig, *, has_owners: bool) -> ToolLists | None:
-    """The layer that takes the owners' tools from everybody else; None if they have no such tools."""
+    """Return the layer that denies the owners' tools to everyone else; None if they have no such tools."""
     listed = everybody.owner_only
     if listed is None:
         listed = OWNER_ONLY if has_owners else ()

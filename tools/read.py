@@ -1,8 +1,8 @@
 """`read`: a page of a text file, pages of a document, or a picture.
 
-Text comes by lines (`tools.lines`). A document comes by its pages, which a child process makes (`tools.documents`); if one
-page is longer than a result, by the lines of that page. HTML and CSV are text in the workspace, where agents write them,
-and documents among the files that people sent, unless the call says otherwise.
+Text is paged by lines (`tools.lines`). A document is paged by its own pages, which a child process makes
+(`tools.documents`); a page that is longer than a result, by its lines. HTML and CSV are text in the workspace, where
+agents write them, and documents among the uploads, unless the call says otherwise.
 """
 
 import asyncio
@@ -27,8 +27,7 @@ _RANGE = re.compile(r"(\d{1,7})(?:\s*[-–]\s*(\d{1,7}))?")
 
 
 def _written(value: object) -> object:
-    """A number as the text that was meant."""
-    return str(value) if type(value) is int else value
+    return str(value) if type(value) is int else value  # models write numbers, too
 
 
 Words = Annotated[str, BeforeValidator(_written)]
@@ -56,7 +55,7 @@ class ReadArguments(Arguments):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _OpenDocument:
-    """An open document; its receiver closes the descriptor."""
+    """The receiver closes `fd`."""
 
     fd: int
     kind: DocumentKind
@@ -81,7 +80,7 @@ class Read:
 
     workspace: Workspace
     page_chars: int
-    """A page is as long as a result may be, so that none of it is cut and the next one begins where it ends."""
+    """Equals the longest result, so that no page is cut and the next one begins where it ends."""
     documents: Documents
 
     async def run(self, arguments: ReadArguments, call: Call) -> ToolResult:

@@ -1,7 +1,7 @@
-"""`schedule`: reminders and repeated work, in the chat and topic that asks for them, for the person who asks.
+"""`schedule`: reminders and repeated work, in the chat and topic of the sender, for the sender.
 
-The gateway keeps them and begins a turn when one is due. A natural time is the model's to resolve: the result repeats the
-time that was understood, in words that the person reads.
+The gateway stores them and starts a turn when one is due. The model resolves natural times; the result repeats the time
+that was understood, for the user to read.
 """
 
 from collections.abc import Sequence
@@ -25,16 +25,17 @@ class Planned:
 
 
 class Schedules(Protocol):
-    """A person's schedules; the gateway supplies it."""
+    """A user's schedules; the gateway supplies it."""
 
     async def create(self, plan: "ScheduleArguments", call: Call) -> str:
-        """Keeps one for the sender of the call's message, in its chat, and says when it comes first. Raises ToolError."""
+        """Store a schedule for the sender of the call's message, in its chat, and say when it is first due. Raises
+        ToolError."""
 
     async def listed(self, call: Call) -> Sequence[Planned]:
-        """The sender's, as far as the chat may read them."""
+        """Return the sender's schedules, as far as the chat may read them."""
 
     async def cancel(self, id_: str, call: Call) -> str:
-        """Raises ToolError."""
+        """Cancel a schedule. Raises ToolError."""
 
 
 class ScheduleArguments(Arguments):

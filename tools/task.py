@@ -1,7 +1,7 @@
-"""`task`: hand a piece of work to another run of an agent, which works by itself and reports back.
+"""`task`: hand a piece of work to another run of an agent, which works independently and reports back.
 
-The work outlives the turn that asked: its result comes as a reply to the message that asked for it, or is given to this
-turn if it waits. It has the rights of the person who asked and never more tools than this agent; a task hands nothing on.
+The work outlives the turn: its result is sent as a reply to the message that asked for it, or is given to this turn if
+it waits. It has the rights of the user who asked and never more tools than this agent; a task starts no tasks.
 """
 
 from collections.abc import Sequence
@@ -36,7 +36,7 @@ class TaskArguments(Arguments):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Order:
-    """A piece of work, and the agent that is to do it; None for the one that asks."""
+    """A piece of work; `agent` None is the agent that asks."""
 
     prompt: str
     title: str
@@ -46,8 +46,8 @@ class Order:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Delegated:
-    """A task as its conversation sees it. `external`: its title or its result may hold external content.
-    `seconds` is its age."""
+    """A task as its conversation sees it. `external`: its title or result may hold external content. `seconds` is its
+    age."""
 
     id: str
     title: str
@@ -59,14 +59,15 @@ class Delegated:
 
 
 class Delegate(Protocol):
-    """The port by which the tool hands work over; the gateway supplies it. Every method raises `ToolError`. A call that is
-    run again finds the task that it has begun."""
+    """The port by which the tool delegates work; the gateway supplies it. Every method raises `ToolError`. A repeated
+    call finds the task that it has started."""
 
     async def start(self, order: Order, call: Call) -> Delegated:
-        """Begins it, unless the call has; with `waits`, returns once it has ended or the time for waiting is over."""
+        """Start the task, unless the call has done so; with `waits`, return once it has ended or the wait has timed
+        out."""
 
     async def tasks(self, call: Call) -> Sequence[Delegated]:
-        """The tasks of the conversation, oldest first."""
+        """Return the tasks of the conversation, oldest first."""
 
     async def stop(self, id_: str, call: Call) -> Delegated: ...
 
@@ -123,16 +124,15 @@ class TaskTool:
 
 
 def _result(task: Delegated, line: str) -> ToolResult:
-    """Shows the model one task: the result alone once it has ended. What a task said that failed or was stopped is marked,
-    so that it does not read like a result."""
     text = task.result if task.state != "running" and task.result else line or _line(task)
+    # text of a failed or stopped task must not read like a result
     text = text if task.state in ("running", "ended") else f"{failure(task.id)} {text}"
     details = {"id": task.id, "state": task.state, **({"url": f"task {task.id}"} if task.external else {})}
     return ToolResult(content=(text,), details=details, external=task.external)
 
 
 def failure(id_: str) -> str:
-    """The words before what a task left that did not end by itself."""
+    """Return the prefix for the text of a task that failed or was stopped."""
     return f"Task {id_} failed:"
 
 

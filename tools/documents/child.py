@@ -1,8 +1,8 @@
-"""The process that reads one document, with bounds on time and memory and without rights.
+"""The process that reads one document, with limits on time and memory, and without rights.
 
-Parsers meet what a stranger wrote, so the reader is no part of the gateway: before the first byte of the document it
-gives up files, network and other processes as far as the kernel allows, and can open nothing any more. The document is
-its standard input; it writes JSON, and nothing else.
+Parsers meet untrusted input, so the reader is not part of the gateway. Before the first byte of the document it gives
+up files, network and other processes as far as the kernel allows, and can open nothing any more. The document is its
+standard input; it writes only JSON.
 """
 
 import base64
@@ -51,14 +51,13 @@ def main(arguments: list[str]) -> None:
         answer = {"error": error.code, "sheets": pages.sheets}
     except MemoryError:
         answer = {"error": "memory"}
-    except Exception:  # noqa: BLE001 - bytes of strangers: a parser may raise anything
+    except Exception:  # noqa: BLE001 - untrusted bytes: a parser may raise anything
         answer = {"error": "broken"}
     sys.stdout.buffer.write(json.dumps(answer).encode())
 
 
 def _limit(seconds: float, memory_bytes: int) -> None:
-    """The clock ends it even if the gateway is gone."""
-    signal.setitimer(signal.ITIMER_REAL, seconds + 1)
+    signal.setitimer(signal.ITIMER_REAL, seconds + 1)  # even if the gateway is gone
     cpu = int(seconds) + 1
     for what, value in (
         (resource.RLIMIT_CPU, cpu),
@@ -70,13 +69,12 @@ def _limit(seconds: float, memory_bytes: int) -> None:
 
 
 def _give_up() -> None:
-    """Raises OSError if the kernel has the means and refuses them."""
     give_up_rights()
     resource.setrlimit(resource.RLIMIT_NOFILE, (0, 0))  # opens nothing, with any kernel
 
 
 def prepare(kind: str) -> None:
-    """Imports all that reading takes: afterwards no file can be opened."""
+    """Import all that reading needs: afterwards no file can be opened."""
     etree.fromstring(b"<a/>")
     if kind == "pdf":
         pdf.prepare()

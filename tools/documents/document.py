@@ -1,7 +1,7 @@
-"""Documents that people send: what a file is, by its first bytes, and its pages, read by a child process.
+"""Documents that users send: the kind of a file, by its first bytes, and its pages, read by a child process.
 
-Nothing of a document is parsed here. The child (`tools.documents.child`) has bounds on time, memory and output and no
-rights; what it answers is checked like anything that a stranger writes, and a document that ends it is one sentence.
+Nothing of a document is parsed here. The child (`tools.documents.child`) has limits on time, memory and output, and no
+rights. Its answer is validated like any untrusted input, and a document that crashes it is one error sentence.
 """
 
 import asyncio
@@ -18,18 +18,18 @@ from tools.sandbox.launch import output_of, program
 from tools.tool import ToolError
 
 DocumentKind: TypeAlias = Literal["pdf", "office", "epub", "html", "csv", "ole"]
-"""`office` is a zip file that may be one of Office's or an OpenDocument; `ole` a file of Office before 2007, or one with a
+"""`office` is a zip file that may be Office's or an OpenDocument; `ole` an Office file from before 2007, or one with a
 password."""
 
 BYTES_MAX = 64 * 1024 * 1024
 MEMORY_BYTES = 256 * 1024 * 1024
 OUTPUT_BYTES_MAX = 32 * 1024 * 1024
 AT_ONCE = 2
-"""Children of one agent at the same time; one more document waits."""
+"""Concurrent children of one agent; one more document waits."""
 PICTURES_MAX = 4
-"""Scanned pages that one answer shows."""
+"""Scanned pages that one answer shows at most."""
 GLANCE_SECONDS = 5.0
-"""The longest time to count the pages of a file that was just sent."""
+"""Timeout for counting the pages of a new upload."""
 SHEETS_SHOWN = 20
 
 _OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
@@ -41,7 +41,7 @@ _TITLES = {"pdf": "PDF", "epub": "e-book", "html": "web page", "csv": "table"}
 
 
 def document_kind(head: bytes, name: str) -> DocumentKind | None:
-    """The kind of a document by its first bytes; of text, by its name."""
+    """Return the kind of a document by its first bytes; of text, also by its name."""
     if b"%PDF-" in head[:1024]:
         return "pdf"
     if head.startswith(b"PK\x03\x04"):
@@ -58,7 +58,7 @@ PageCount = Annotated[int, Field(ge=0, le=10_000_000)]
 
 
 class Answer(BaseModel, extra="forbid", strict=True, frozen=True):
-    """The answer of the child: texts of consecutive pages, and pictures of those that are `scans`."""
+    """The child's answer: texts of consecutive pages, and pictures of those that are `scans`."""
 
     error: str = ""
     total: PageCount = 0
@@ -69,7 +69,7 @@ class Answer(BaseModel, extra="forbid", strict=True, frozen=True):
     sheet: PageCount = 0
 
     def title(self, kind: DocumentKind) -> str:
-        """The document in a few words: what it is, and how long."""
+        """Describe the document in a few words: what it is, and how long."""
         pages = f"{self.total:,} page{'s' * (self.total != 1)}"
         if not self.sheets:
             return f"{_TITLES.get(kind, 'document')} of {pages}"
@@ -77,7 +77,7 @@ class Answer(BaseModel, extra="forbid", strict=True, frozen=True):
 
     @property
     def sheet_names(self) -> str:
-        """The names with their numbers; of a name only what cannot pose as words of ours."""
+        """The names with their numbers, without characters that could pose as our text."""
         names = (re.sub(r"[^\w .+&-]+", "_", it)[:40] for it in self.sheets[:SHEETS_SHOWN])
         sheets = [f'{n} "{it}"' for n, it in enumerate(names, start=1)]
         more = len(self.sheets) - SHEETS_SHOWN
@@ -86,7 +86,7 @@ class Answer(BaseModel, extra="forbid", strict=True, frozen=True):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Wanted:
-    """The pages from `first` to `last`, counted from 1; `last` 0 is as many as fit."""
+    """The pages from `first` to `last`, counted from 1; `last` 0 means as many as fit."""
 
     first: int = 1
     last: int = 0
@@ -97,15 +97,15 @@ class Wanted:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Glance:
-    """A file that was just sent: `words` say what it is and how long, or why it cannot be read; empty if it is no document.
-    `pages` are those of a PDF that can be read; 0 for all else."""
+    """A new upload: `words` say what it is and how long, or why it cannot be read; empty if it is no document. `pages`
+    are those of a readable PDF; 0 for all else."""
 
     words: str = ""
     pages: int = 0
 
 
 GLANCE = Wanted(first=0, last=-1, pictures_max=0)
-"""No page: only their number is asked for."""
+"""Requests no page, only their number."""
 
 
 class Documents:
@@ -116,7 +116,7 @@ class Documents:
         self._slots = asyncio.Semaphore(AT_ONCE)
 
     async def read(self, file: IO[bytes] | int, kind: DocumentKind, wanted: Wanted) -> Answer:
-        """Reads pages of an open file. Raises ToolError."""
+        """Read pages of an open file. Raises ToolError."""
         seconds = min(self._seconds, GLANCE_SECONDS) if wanted == GLANCE else self._seconds
         pages = {
             "first": wanted.first,
@@ -141,7 +141,7 @@ class Documents:
         return answer
 
     async def glance(self, data: bytes, name: str) -> Glance:
-        """Never raises for what the file holds."""
+        """Describe a new upload. Never raises for its content."""
         kind = document_kind(data[:1024], name)
         if kind is None or len(data) > BYTES_MAX:
             return Glance()

@@ -1,4 +1,4 @@
-"""Web pages and e-books: their whole text as Markdown, an e-book's chapters one behind the other."""
+"""Web pages and e-books: their whole text as Markdown, an e-book chapter by chapter."""
 
 import re
 from contextlib import suppress
@@ -60,8 +60,8 @@ def _markdown(data: bytes) -> str:
 
 
 def _text(data: bytes) -> str:
-    """The text, in the encoding that the page names, unless its bytes have a mark or are UTF-8."""
     encoding = encoding_of(data, nuls=True) or UTF_8
+    # the declared encoding counts only without a BOM, and not for UTF-8
     declared = None if is_valid(data) else _META.search(data[:2048])
     with suppress(LookupError):
         if declared and not encoding.codec.startswith("utf-16"):

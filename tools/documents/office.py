@@ -1,7 +1,7 @@
 """Word documents and presentations as Markdown.
 
-Of a document: headings, numbered lists, tables and footnotes, page by page if Word left its breaks. A slide is a page,
-with its title, its points, its tables and what its speaker noted.
+A document has headings, numbered lists, tables and footnotes, page by page if Word stored its page breaks. A slide is a
+page, with its title, points, tables and speaker notes.
 """
 
 import re
@@ -20,7 +20,7 @@ SPAN_MAX = 60
 _LEVEL = re.compile(r"%(\d)")
 _SKIPPED = {*(_W + it for it in ("del", "moveFrom", "instrText", "delText", "rt", "pPr", "rPr", "sdtPr")), _MC_FALLBACK}
 _AROUND = {*(_W + it for it in ("sdt", "sdtContent", "ins", "moveTo", "customXml", "smartTag"))}
-"""The elements around rows and cells that are no level of their own."""
+"""Elements around rows and cells that add no level."""
 _MARKS = {
     f"{_W}lastRenderedPageBreak": _BREAK,
     f"{_W}tab": "\t",
@@ -41,9 +41,9 @@ _MATH = {
     "sSubSup": "{e}_({sub})^({sup})",
     "rad": "√({e})",
 }
-"""The forms of formulas in which a place has a meaning; of others the letters follow each other."""
+"""Formulas in which position has a meaning; of others the letters follow each other."""
 _NOTES = {"footnote": ("", ""), "endnote": ("", ""), "comment": ("c", "comment by ")}
-"""The kinds of notes with what is before their number, and before their author."""
+"""Kinds of notes, with the text before their number and before their author."""
 
 
 def read_document(package: Package, pages: Pages) -> None:
@@ -52,9 +52,9 @@ def read_document(package: Package, pages: Pages) -> None:
     is_empty = True
     for element in package.elements("word/document.xml", f"{_W}p", f"{_W}tbl", f"{_W}altChunk"):
         is_empty = False
-        before, *behind = document.block(element).split(_BREAK)
+        before, *following = document.block(element).split(_BREAK)
         flow.add(before)
-        for text in behind:
+        for text in following:
             flow.turn()
             flow.add(text)
     if is_empty and not _is_blank(package):
@@ -103,7 +103,6 @@ class _Document:
         return page + text[:lead] + (head + number.lstrip() if head else number) + text[lead:]
 
     def _number(self, element: Any, style: str) -> str:
-        """The number or the bullet of an item, its own or its style's, which Word counts only when it shows it."""
         number, depth = _list_of(element)
         if not number:
             number, depth = self._lists.get(style, ("", ""))
@@ -115,7 +114,7 @@ class _Document:
         if kind == "bullet" or kind == "none":
             return "  " * level + "- " if kind == "bullet" else ""
         counts = self._counts.setdefault(number, Counter())
-        counts[level] += 1
+        counts[level] += 1  # Word counts an item only when it shows it
         for deeper in [it for it in counts if it > level]:
             del counts[deeper]
         return "  " * level + _LEVEL.sub(lambda match: str(counts[int(match[1]) - 1] or 1), pattern) + " "
@@ -155,21 +154,20 @@ class _Document:
                         yield f"[^{mark}{note.get(f'{_W}id')}]: {author}{text}"
 
     def margins(self) -> Iterator[str]:
-        """The texts above and below the pages, each once, behind all else."""
-        told = set()
+        """Yield headers and footers, each once."""
+        seen = set()
         for kind, name in self._package.related("word/document.xml").values():
             if kind in ("header", "footer") and name in self._package.names:
                 text = " ".join(self._text(it) for it in self._package.tree(name).iter(f"{_W}p")).strip()
-                if any(map(str.isalpha, text)) and text not in told:
-                    told.add(text)
+                if any(map(str.isalpha, text)) and text not in seen:
+                    seen.add(text)
                     yield f"{kind.capitalize()}: {text}"
 
     def _text(self, element: Any) -> str:
         return "".join(self._pieces(element))
 
     def _pieces(self, element: Any) -> Iterator[str]:
-        """The text of a paragraph, in which a form feed is a page's end. What was struck out in review is not there."""
-        for it in element:
+        for it in element:  # a form feed ends a page; text deleted in review is skipped
             tag = it.tag
             if tag in (f"{_W}t", f"{_M}t"):
                 yield it.text or ""
@@ -205,24 +203,23 @@ class _Document:
 
 
 def _within(element: Any, tag: str) -> Iterator[Any]:
-    """The children of this tag, also inside of content controls and insertions."""
     for it in element:
         if it.tag == tag:
             yield it
-        elif it.tag in _AROUND:
+        elif it.tag in _AROUND:  # content controls, insertions
             yield from _within(it, tag)
 
 
 def _is_blank(package: Package) -> bool:
-    """True for a document in which nothing is written: its body has at most the settings of its pages."""
     root = package.tree("word/document.xml")
     body = root.find(f"{_W}body")
+    # a body has at most the settings of its pages
     return root.tag == f"{_W}document" and (body is None or all(it.tag == f"{_W}sectPr" for it in body))
 
 
 def _symbol(code: str) -> str:
-    """A character of a font of pictures, which has no meaning outside of it, by its number."""
     char = chr(int(code, 16)) if re.fullmatch(r"[0-9A-Fa-f]{1,4}", code) else ""
+    # private characters have no meaning outside their symbol font
     return char if char.isprintable() and not "\ue000" <= char <= "\uf8ff" else f"[symbol {code}]"
 
 
@@ -238,7 +235,7 @@ def _value(element: Any, *path: str) -> str:
 _A = "{http://schemas.openxmlformats.org/drawingml/2006/main}"
 _FALLBACK = "{http://schemas.openxmlformats.org/markup-compatibility/2006}Fallback"
 _PARTS = {"chart": "chart", "diagramData": "diagram", "comments": "comments"}
-"""The parts beside a slide whose words are told behind its own."""
+"""Parts of a slide with text to show after its own."""
 _P = "{http://schemas.openxmlformats.org/presentationml/2006/main}"
 
 

@@ -1,4 +1,4 @@
-"""OpenDocument, as LibreOffice writes it: texts, workbooks and presentations, in the same forms as those of Office."""
+"""OpenDocument, as LibreOffice writes it: texts, workbooks and presentations, in the same form as Office's."""
 
 import re
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ from tools.documents.sheets import COLUMNS_MAX, chosen
 
 MIMETYPE = b"application/vnd.oasis.opendocument."
 REPEATED_MAX = 1_000
-"""The most rows that one row of the file may repeat."""
+"""Maximum repetitions of one row."""
 _NAMES = "{urn:oasis:names:tc:opendocument:xmlns:%s:1.0}"
 _OFFICE, _TEXT, _TABLE, _DRAW = (_NAMES % it for it in ("office", "text", "table", "drawing"))
 _STYLE, _SHOW, _FO = (_NAMES % it for it in ("style", "presentation", "xsl-fo-compatible"))
@@ -46,9 +46,9 @@ def _read_text(body: "_Body", package: Package, pages: Pages) -> None:
         elif element.tag == _PAGE:
             pages.add("\n\n".join(body.slide(element)) if pages.wants_next else "")
         else:
-            before, *behind = body.block(element).split(_BREAK)
+            before, *following = body.block(element).split(_BREAK)
             flow.add(before)
-            for text in behind:
+            for text in following:
                 flow.turn()
                 flow.add(text)
     for note in body.notes:
@@ -90,7 +90,7 @@ class _Body:
                 yield from self._shapes(it)
 
     def block(self, element: Any) -> str:
-        """A paragraph, a list or a table, in which a form feed is a page's end."""
+        """Render a paragraph, list or table; a form feed ends a page."""
         style = element.get(f"{_TEXT}style-name") or element.get(f"{_TABLE}style-name") or ""
         page = _BREAK if style in self._on_new_page else ""
         if element.tag == f"{_TABLE}table":
@@ -185,6 +185,5 @@ def _value(cell: Any) -> str:
 
 
 def _number(element: Any, name: str, at_most: int) -> int:
-    """A number of the file from 1 on; 1 without one."""
     text = element.get(name, "1")
     return max(1, min(int(text), at_most)) if text.isdecimal() and len(text) < 10 else 1

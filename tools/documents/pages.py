@@ -1,10 +1,10 @@
-"""The pages of a document as its readers make them: those that are wanted are kept, all are counted.
+"""The pages of a document as its readers make them: wanted pages are kept, all are counted.
 
-Part of the child that reads documents (`tools.documents.child`). Some kinds have no pages: their text is
-laid into pages of about one printed page, their rows into pages of fifty. The numbers stay the same from call to call.
+Part of the child that reads documents (`tools.documents.child`). Kinds without pages are split: text into pages of
+about one printed page, rows into pages of fifty. Page numbers are the same for every call.
 
-Office files and e-books are zip files of XML (`Package`). Nothing is unpacked to the disk. XML is read without entities,
-without a DTD and without the network, and a file with its own DTD is refused: no program writes such Office files.
+Office files and e-books are zip files of XML (`Package`). Nothing is unpacked to the disk. XML is read without
+entities, DTDs or network access, and a file with its own DTD is refused: no program writes such Office files.
 """
 
 import io
@@ -18,11 +18,11 @@ from typing import IO, Any
 from urllib.parse import unquote
 
 PAGE_CHARS = 6_000
-"""More than a printed page has, so that one is seldom cut in two."""
+"""More than a printed page has, so that one is seldom split."""
 ROWS = 50
 CELL_CHARS_MAX = 2_000
 MARK_CHARS = 120
-"""The room for what is beside a page: its number, and what it is if it is a scan."""
+"""Reserved for a page's number, and for the note on a scan."""
 
 
 class UnreadableDocument(Exception):
@@ -35,8 +35,8 @@ class UnreadableDocument(Exception):
 
 @dataclass(kw_only=True)
 class Pages:
-    """The pages from `first` to `last`, as many as `chars_max` holds, and at least one. `pictures` are those of pages that
-    are scans, as JPEG; `sheets` names the parts of a workbook, of which `sheet` is shown."""
+    """The pages from `first` to `last`, as many as `chars_max` holds, and at least one. `pictures` are scanned pages as
+    JPEG; `sheets` names the parts of a workbook, of which `sheet` is shown."""
 
     first: int = 1
     last: int = 1
@@ -57,7 +57,7 @@ class Pages:
         return not self.is_full and self.first <= self.total + 1 <= self.last
 
     def add(self, text: str) -> None:
-        """Counts the next page, and keeps it if it is wanted."""
+        """Count the next page, and keep it if it is wanted."""
         is_wanted = self.wants_next
         self.total += 1
         if not is_wanted:
@@ -71,7 +71,7 @@ class Pages:
 
 @dataclass
 class Flow:
-    """Lays text without pages out as pages."""
+    """Splits text without pages into pages."""
 
     pages: Pages
     _blocks: list[str] = field(default_factory=list)
@@ -85,18 +85,17 @@ class Flow:
             self._chars += len(piece) + 2
 
     def turn(self) -> None:
-        """Begins a new page, unless this one is still empty."""
+        """Begin a new page, unless this one is empty."""
         if self._chars:
             self.pages.add(_joined(self._blocks))
             self._blocks, self._chars = [], 0
 
 
 def _pieces(block: str) -> list[str]:
-    """A block that is longer than a page falls apart at its line breaks."""
     if len(block) <= PAGE_CHARS:
         return [block] if block.strip() else []
     pieces, size = [""], 0
-    for line in block.split("\n"):
+    for line in block.split("\n"):  # a block longer than a page is split at line breaks
         if size + len(line) > PAGE_CHARS and size:
             pieces.append("")
             size = 0
@@ -109,16 +108,16 @@ _ITEM = re.compile(r"\s*(?:[-*]|\d+[.)])\s")
 
 
 def _joined(blocks: Sequence[str]) -> str:
-    """Items of one list are close together."""
     text = blocks[0]
     for before, block in pairwise(blocks):
+        # items of one list without a blank line
         text += ("\n" if _ITEM.match(before) and _ITEM.match(block) else "\n\n") + block
     return text
 
 
 @dataclass
 class Rows:
-    """Lays the rows of a sheet into pages of Markdown tables, each of which begins with the sheet's first row."""
+    """Splits the rows of a sheet into pages of Markdown tables, each of which begins with the sheet's first row."""
 
     pages: Pages
     _head: list[str] | None = None
@@ -127,7 +126,7 @@ class Rows:
 
     @property
     def keeps_next(self) -> bool:
-        """True if the next row will be shown; otherwise it only counts."""
+        """True if the next row will be shown, not only counted."""
         return self._head is None or self.pages.wants_next
 
     def add(self, cells: Sequence[str]) -> None:
@@ -150,7 +149,7 @@ class Rows:
 
 
 def table(rows: Sequence[Sequence[str]]) -> str:
-    """A Markdown table; its first row is the head."""
+    """Build a Markdown table; the first row is the head."""
     width = max((len(row) for row in rows), default=0)
     if not width:
         return ""
@@ -165,12 +164,12 @@ def _cell(text: str) -> str:
 
 MEMBERS_MAX = 20_000
 EXPANDED_BYTES_MAX = 512 * 1024 * 1024
-"""All that is unpacked of one file, together."""
+"""Maximum size of all that is decompressed from one file."""
 _TRANSITIONAL = rb"http://schemas.openxmlformats.org/\1/2006/"
 _OPTIONS: dict[str, Any] = {"resolve_entities": False, "no_network": True, "load_dtd": False, "huge_tree": False}
 _STRICT = re.compile(rb"http://purl\.oclc\.org/ooxml/([A-Za-z]+)/")
 _STRICT_BYTES = 64
-"""More than a match is long. Strict OOXML (ISO/IEC 29500) has the names of 2006 under another address."""
+"""Longer than a match. Strict OOXML (ISO/IEC 29500) has the names of 2006 under another address."""
 _RELATION = "{http://schemas.openxmlformats.org/officeDocument/2006/relationships}"
 
 
@@ -186,7 +185,7 @@ class Package:
         self._left_bytes = EXPANDED_BYTES_MAX
 
     def open(self, name: str) -> "_Bounded":
-        """Raises UnreadableDocument if there is no such member, or it is too large or locked."""
+        """Open a member. Raises UnreadableDocument if it is missing, too large or encrypted."""
         try:
             info = self._zip.getinfo(name)
         except KeyError:
@@ -215,8 +214,7 @@ class Package:
         return tree.getroot()
 
     def elements(self, name: str, *tags: str) -> Iterator[Any]:
-        """The elements of these tags, one after the other, without those inside of another; each is emptied when the next
-        one is asked for."""
+        """Yield the elements with these tags, without nested ones; each is cleared when the next one is requested."""
         from lxml import etree
 
         for _, element in etree.iterparse(_Transitional(self.open(name)), tag=tags, remove_comments=True, **_OPTIONS):
@@ -230,7 +228,7 @@ class Package:
                 del element.getparent()[0]
 
     def related(self, name: str) -> dict[str, tuple[str, str]]:
-        """The members that one refers to: the last word of the relation's type, and the name, by id."""
+        """Return the members that one refers to, by id: the last part of the relation's type, and the name."""
         folder, _, leaf = name.rpartition("/")
         rels = f"{folder}/_rels/{leaf}.rels".lstrip("/")
         if rels not in self.names:
@@ -243,7 +241,7 @@ class Package:
         return found
 
     def links(self, name: str) -> dict[str, str]:
-        """The addresses outside of the file that a member refers to, by id."""
+        """Return the external addresses that a member refers to, by id."""
         folder, _, leaf = name.rpartition("/")
         rels = f"{folder}/_rels/{leaf}.rels".lstrip("/")
         tree = self.tree(rels) if rels in self.names else ()
@@ -255,7 +253,7 @@ def relation(element: Any) -> str:
 
 
 def beside(name: str, target: str) -> str:
-    """The member that `target` means in the member called `name`."""
+    """Resolve `target` relative to the member `name`."""
     joined = posixpath.join("/", posixpath.dirname(name), unquote(target))
     return posixpath.normpath(joined).lstrip("/")
 
@@ -280,7 +278,7 @@ class _Bounded(io.RawIOBase):
 
 
 class _Transitional(io.RawIOBase):
-    """A member with the names of Strict OOXML in their usual form, as a stream."""
+    """A member with the namespaces of Strict OOXML in their usual form, as a stream."""
 
     def __init__(self, file: _Bounded) -> None:
         self._file = file

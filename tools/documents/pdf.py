@@ -1,8 +1,8 @@
 """PDF by PDFium: text in the order of the page, and scanned pages as pictures.
 
-A PDF knows no tables, only runs of text at places, from which rows and columns are guessed. A guess is taken only if the
+A PDF has no tables, only positioned runs of text, from which rows and columns are guessed. A guess is used only if the
 whole page agrees with it: each line is part of a table of three columns or more, or is a single run of text. Anything
-else, such as prose in columns, stays in the order in which the page was written.
+else, such as prose in columns, stays in the order in which it was written.
 """
 
 import io
@@ -16,11 +16,12 @@ from tools.documents.pages import Pages, UnreadableDocument, table
 
 COLUMNS_MIN, ROWS_MIN = 3, 3
 CELL_CHARS = 24
-"""The cells of a table are short; the lines of a column of prose are not."""
+"""Table cells are short; lines of a column of prose are not."""
 MARK_CHARS = 3
-"""A bullet or a number before its item."""
+"""A bullet or number before its item."""
 GAP_SHARE = 0.3
-"""The gap between two cells, in heights of their line. Blanks belong to the runs, so within a cell there is less."""
+"""Minimum gap between two cells, in heights of their line. Blanks belong to the runs, so gaps within a cell are
+smaller."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -33,7 +34,7 @@ class PlacedText:
 
 
 def with_tables(runs: Sequence[PlacedText]) -> str:
-    """The text of the page line by line, with its tables as Markdown; empty if the page is not so plain."""
+    """Return the page's text with its tables as Markdown; empty without a table, or if the page is not so plain."""
     lines = [_cells(line) for line in _lines(runs)]
     blocks, has_table = [], False
     for is_row, group in groupby(lines, key=lambda line: len(line) > 1 and not _is_item(line)):
@@ -49,7 +50,6 @@ def with_tables(runs: Sequence[PlacedText]) -> str:
 
 
 def _lines(runs: Sequence[PlacedText]) -> Iterator[list[PlacedText]]:
-    """Runs at one height, from the top of the page on, each line from its left."""
     line: list[PlacedText] = []
     for run in sorted(runs, key=lambda it: -(it.top + it.bottom)):
         if line and (run.top + run.bottom) / 2 < min(it.bottom for it in line[:1]):
@@ -61,7 +61,6 @@ def _lines(runs: Sequence[PlacedText]) -> Iterator[list[PlacedText]]:
 
 
 def _cells(line: Sequence[PlacedText]) -> list[PlacedText]:
-    """Runs that touch are one cell."""
     gap = GAP_SHARE * max(run.top - run.bottom for run in line)
     cells = [line[0]]
     for run in line[1:]:
@@ -84,7 +83,6 @@ def _is_item(line: Sequence[PlacedText]) -> bool:
 
 
 def _rows(lines: Sequence[Sequence[PlacedText]]) -> list[list[str]]:
-    """The rows of a table; none if they make no table."""
     columns = _columns([cell for line in lines for cell in line])
     lengths = [len(cell.text.strip()) for line in lines for cell in line]
     if len(lines) < ROWS_MIN or len(columns) < COLUMNS_MIN or median(lengths) > CELL_CHARS:
@@ -100,18 +98,17 @@ def _rows(lines: Sequence[Sequence[PlacedText]]) -> list[list[str]]:
 
 
 def _joined(rows: list[list[str]]) -> list[list[str]]:
-    """Neighbours that no row fills both are one column: its head is at the left, and its numbers at the right."""
-    at = 1
-    while at < len(rows[0]):
-        if any(row[at - 1] and row[at] for row in rows):
-            at += 1
+    # Neighbours that no row fills both are one column: its head is on the left, its numbers on the right.
+    column = 1
+    while column < len(rows[0]):
+        if any(row[column - 1] and row[column] for row in rows):
+            column += 1
         else:
-            rows = [[*row[: at - 1], row[at - 1] + row[at], *row[at + 1 :]] for row in rows]
+            rows = [[*row[: column - 1], row[column - 1] + row[column], *row[column + 1 :]] for row in rows]
     return rows
 
 
 def _columns(cells: Sequence[PlacedText]) -> list[tuple[float, float]]:
-    """Cells above each other are one column."""
     columns: list[tuple[float, float]] = []
     for cell in sorted(cells, key=lambda it: it.left):
         if columns and cell.left < columns[-1][1]:
@@ -124,7 +121,7 @@ def _columns(cells: Sequence[PlacedText]) -> list[tuple[float, float]]:
 SCAN_CHARS_MAX = 40
 """A page with a picture and no more text than this, such as its number, is a scan."""
 SIDE_PIXELS = 1_568
-"""The longest side of a page's picture: models scale down what is larger."""
+"""Longest side of a page's picture: models scale down larger ones."""
 JPEG_QUALITY = 80
 RUNS_MAX = 3_000
 _PASSWORD = 4

@@ -16,7 +16,7 @@ COLUMNS_MAX = 200
 STRINGS_CHARS_MAX = 64 * 1024 * 1024
 _MAIN = "{http://schemas.openxmlformats.org/spreadsheetml/2006/main}"
 _DATES = {*range(14, 23), *range(27, 37), *range(45, 48), *range(50, 59)}
-"""The formats of dates and times that a file need not describe."""
+"""Built-in formats of dates and times, which a file need not describe."""
 _PERCENT = {9, 10}
 _DATE_CODE = re.compile(r"[ymdhs]", re.IGNORECASE)
 _NOT_CODE = re.compile(r'"[^"]*"|\\.|\[[^\]]*\]')
@@ -48,7 +48,7 @@ def read(package: Package, pages: Pages) -> None:
 
 
 def chosen(pages: Pages) -> int:
-    """The number of the wanted sheet, which is named or numbered."""
+    """Return the number of the wanted sheet, which is given by name or number."""
     sheet = pages.wanted_sheet or "1"
     names = [it.casefold() for it in pages.sheets]
     if sheet.casefold() in names:
@@ -71,8 +71,7 @@ def _strings(package: Package) -> list[str]:
 
 
 def _text(item: Any) -> str:
-    """Leaves phonetic readings out."""
-    reading = f"{_MAIN}rPh"
+    reading = f"{_MAIN}rPh"  # phonetic readings are left out
     return "".join(it.text or "" for it in item.iter(f"{_MAIN}t") if it.getparent().tag != reading)
 
 
@@ -101,14 +100,14 @@ class _Book:
     _columns: dict[str, int] = field(default_factory=dict)
 
     def cells(self, row: Any) -> list[str]:
-        """The values of a row; empty if it has none."""
+        """Return the values of a row; empty if it has none."""
         values: list[str] = []
         for cell in row:
             if cell.tag == f"{_MAIN}c" and (text := self._value(cell)):
-                at = self._column(cell.get("r", "").replace("$", "").rstrip("0123456789"), len(values))
-                if at < COLUMNS_MAX:
-                    values += [""] * (at + 1 - len(values))
-                    values[at] = text
+                column = self._column(cell.get("r", "").replace("$", "").rstrip("0123456789"), len(values))
+                if column < COLUMNS_MAX:
+                    values += [""] * (column + 1 - len(values))
+                    values[column] = text
         return values
 
     def _column(self, letters: str, following: int) -> int:
@@ -122,17 +121,16 @@ class _Book:
         return self._columns[letters]
 
     def _value(self, cell: Any) -> str:
-        """The value as a person reads it; if it is odd, as it is written."""
         try:
             return self._shown(cell)
         except (ValueError, IndexError, OverflowError):
-            return str(cell.findtext(f"{_MAIN}v") or "")
+            return str(cell.findtext(f"{_MAIN}v") or "")  # as it is written
 
     def _shown(self, cell: Any) -> str:
         kind, value = cell.get("t", "n"), cell.findtext(f"{_MAIN}v")
         if kind == "inlineStr":
             return _text(cell)
-        if not value:  # what wrote it reckons nothing
+        if not value:  # the writer computes no values
             formula = cell.findtext(f"{_MAIN}f")
             shared = cell.find(f"{_MAIN}f") is not None
             return f"={formula}" if formula else "=(a formula that another cell has)" if shared else ""

@@ -1,1 +1,1 @@
-"""MCP servers as tools: their life, the official SDK behind a client of ours, and checked definitions."""
+"""MCP servers as tools: their lifecycle, a client on the official SDK, and checked definitions."""

@@ -1,10 +1,11 @@
-"""One connection to an MCP server, by the protocol's own SDK. Nothing else imports it, so that it is loaded only if a
-server is configured.
+"""One connection to an MCP server, by the protocol's own SDK. Only this module imports the SDK, so that it is loaded
+only if a server is configured.
 
-The server is not believed: what it lists has an end, its schemas of results are not compiled here, and it may ask us for
-nothing (no sampling, no elicitation, no roots). A server at an address is connected to as `web_fetch` connects, each
-address judged first. One that we started speaks by its pipes, a JSON message a line: a line has a longest length, and so
-have all messages that wait. Of a burst, progress and log notifications are dropped; output that is no JSON is left out.
+The server is untrusted: its lists are bounded, its result schemas are not compiled here, and it may request nothing
+from us (no sampling, elicitation or roots). Connections to a URL follow the rules of `web_fetch`: each address is
+checked first. A program that we started speaks over its pipes, one JSON message per line; the length of a line and of
+all waiting messages is limited. In a burst, progress and log notifications are dropped; output that is not JSON is
+ignored.
 """
 
 import asyncio
@@ -49,9 +50,9 @@ log = structlog.get_logger()
 PAGES_MAX = 50
 TOOLS_MAX = 1_000
 READ_SECONDS = 900.0
-"""Seconds that a server may be silent in the middle of an answer: calls have their own, shorter time."""
+"""Seconds of silence allowed within an answer: calls have their own, shorter timeout."""
 _GONE = ("Session terminated", "Server returned an error response")
-"""The SDK's words for a session that the server no longer knows, and for a server that answers with an error."""
+"""SDK messages for a session that the server no longer knows, and for an error response."""
 
 
 def http(url: str, headers: Mapping[str, str], web: WebClient) -> Transport:
@@ -67,8 +68,8 @@ def http(url: str, headers: Mapping[str, str], web: WebClient) -> Transport:
 
 @dataclass
 class _Judge:
-    """Reads the tools of `tools/list` itself: the SDK refuses a whole page for one unsound tool, so it is shown none. It
-    looks at answers only while a list is asked for, and at no more pages once it has enough: a server may send any."""
+    """Reads the tools of `tools/list` and hides them from the SDK, which rejects a whole page for one invalid tool.
+    Active only while a list is requested, and only until it has enough tools."""
 
     server: str
     found: list[Definition] = field(default_factory=list)
@@ -87,7 +88,7 @@ class _Judge:
 
     @asynccontextmanager
     async def judged(self, transport: Transport) -> AsyncIterator[Any]:
-        """Wrap the transport: each answer is judged on its way to the SDK."""
+        """Wrap the transport: each answer is checked on its way to the SDK."""
         to_session, received = anyio.create_memory_object_stream[SessionMessage | Exception](0)
         async with transport as (read, write), anyio.create_task_group() as tasks:
 
@@ -117,7 +118,7 @@ class _Judge:
 
 
 class McpSession:
-    """`changed` is set when the server's tools are to be listed again, `ended` when its program has ended."""
+    """`changed` is set when the server's tools must be listed again, `ended` when its program has ended."""
 
     def __init__(self, client: Client, judge: _Judge, changed: asyncio.Event, ended: ProgramEnd) -> None:
         self._client = client
@@ -127,8 +128,8 @@ class McpSession:
         self.ended = ended
 
     async def listed(self) -> tuple[list[Definition], Mapping[str, str]]:
-        """List the server's tools, each judged by itself, and the reason for each that is left out, by its name there.
-        Raises ServerGone and ToolError."""
+        """List the server's tools, and the reason for each that is left out, by its name on the server. Raises
+        ServerGone and ToolError."""
         judge, cursor = self._judge, None
         with judge.listing():
             for _ in range(PAGES_MAX):
@@ -146,7 +147,7 @@ class McpSession:
     async def call(
         self, tool: str, arguments: Mapping[str, Any], *, seconds: float, tell: Callable[[str], None]
     ) -> ToolResult:
-        """Raises ServerGone and ToolError. A cancelled call is cancelled there, too."""
+        """Call a tool. Cancelling cancels the call on the server, too. Raises ServerGone and ToolError."""
 
         async def advanced(progress: float, total: float | None, message: str | None) -> None:
             of = f"{progress:g}/{total:g}" if total else f"{progress:g}"
@@ -165,7 +166,7 @@ class McpSession:
         return await asyncio.to_thread(result_of, answer, self._server)
 
     async def listen(self) -> None:
-        """Follows the server's changes, as the newer protocol has them; the older one tells of them by itself."""
+        """Subscribe to changes of the tools, as newer protocols require; older servers send them unasked."""
         tools = self._client.server_capabilities.tools
         if self._client.protocol_version < "2026" or tools is None or not tools.list_changed:
             return
@@ -178,8 +179,8 @@ class McpSession:
 async def connected(
     server: str, transport: Transport, *, version: str, seconds: float, ended: ProgramEnd
 ) -> AsyncIterator[McpSession]:
-    """`seconds` are those of a request about the server's tools. Raises what the transport raises if the server does
-    not answer."""
+    """Connect to a server. `seconds` is the timeout of requests about its tools. Raises what the transport raises if
+    the server does not answer."""
     changed = asyncio.Event()
 
     async def heard(message: IncomingMessage) -> None:
@@ -214,13 +215,13 @@ def _failure(error: Exception) -> Exception:
 
 
 ANSWER_BYTES_MAX = 16 * 1024 * 1024
-"""The longest answer that is no stream of events, as it arrives: none is packed."""
+"""Maximum length of an answer that is no event stream; answers are not compressed."""
 CONNECT_SECONDS = 10.0
 CONNECTIONS_MAX = 20
 
 
 def guarded_client(web: WebClient, headers: Mapping[str, str], seconds: float) -> httpx2.AsyncClient:
-    """`seconds` may pass between two pieces of an answer."""
+    """Build an HTTP client. `seconds` is the timeout between two pieces of an answer."""
     return httpx2.AsyncClient(
         transport=GuardedTransport(web),
         headers={"user-agent": "Clawgate (mcp)", **headers, "accept-encoding": "identity"},
@@ -317,10 +318,10 @@ def _certificates() -> ssl.SSLContext:
 
 
 MESSAGE_BYTES_MAX = 16 * 1024 * 1024
-"""The longest message of a server."""
+"""Maximum length of a message."""
 WAITING_MAX = 1_000
-"""Messages that wait to be taken up; while there are so many, droppable notifications are dropped. Ten times as many end
-the server."""
+"""Messages that wait to be processed; beyond this, droppable notifications are dropped. Ten times as many end the
+server."""
 WAITING_BYTES_MAX = 4 * MESSAGE_BYTES_MAX
 DROPPABLE = ("notifications/progress", "notifications/message")
 REASON_CHARS = 200
@@ -330,19 +331,20 @@ Streams: TypeAlias = tuple[MemoryObjectReceiveStream[Incoming], MemoryObjectSend
 
 
 class MessageLines(Output):
-    """Cuts what the server writes into messages. `total` is how much waits; too much of it ends the server."""
+    """Splits the server's output into messages. `total` is the length of the unfinished line; too much ends the
+    server."""
 
     def __init__(self, messages: MemoryObjectSendStream[Incoming]) -> None:
         super().__init__(0)
         self._messages = messages
         self._begun = bytearray()
         self._waiting: deque[int] = deque()
-        """The bytes of each message that was not taken up yet."""
+        """Sizes of the messages that are not processed yet."""
         self._dropped = 0
 
     def feed(self, data: bytes) -> None:
         if self.total > MESSAGE_BYTES_MAX:
-            return  # it is being stopped, and what it goes on to write makes no message whole
+            return  # it is being stopped: ignore the rest
         *lines, rest = data.split(b"\n")
         for line in lines:
             whole = bytes(self._begun) + line if self._begun else line
@@ -377,7 +379,8 @@ class MessageLines(Output):
 
 @asynccontextmanager
 async def pipes(command: ShellCommand, ended: ProgramEnd) -> AsyncIterator[Streams]:
-    """The streams that the SDK's session speaks by. The server ends with them, and they with the server: `ended` says so."""
+    """Yield the streams for the SDK's session. The program ends with them, and they with the program: `ended` then says
+    how."""
     to_session, received = anyio.create_memory_object_stream[Incoming](math.inf)
     sent, from_session = anyio.create_memory_object_stream[SessionMessage](0)
     errors = Output(ERRORS_BYTES)
@@ -397,7 +400,7 @@ async def pipes(command: ShellCommand, ended: ProgramEnd) -> AsyncIterator[Strea
                 try:
                     await command.send(f"{text}\n".encode())
                 except OSError:
-                    return  # it reads no more: what was asked fails as the connection ends
+                    return  # it reads no more: requests fail when the connection ends
 
     try:
         async with anyio.create_task_group() as tasks:
@@ -412,7 +415,7 @@ async def pipes(command: ShellCommand, ended: ProgramEnd) -> AsyncIterator[Strea
 
 
 def reason_of_end(command: ShellCommand, errors: str) -> str:
-    """The exit code of the program, or the limit that it reached, with the last line that it complained."""
+    """Return the program's exit code, or the limit that it reached, with its last line of error output."""
     how = f"code {command.code}" if command.limit is None else f"it reached the limit of {command.limit}"
     last = next((it.strip() for it in reversed(errors.splitlines()) if it.strip()), "")
     return f"its program has ended ({how}){last and ': ' + last[-REASON_CHARS:]}"

@@ -1,4 +1,4 @@
-"""The config of tools that other programs offer by the Model Context Protocol (docs/mcp.md)."""
+"""Config of tools that other programs offer by the Model Context Protocol (docs/mcp.md)."""
 
 import re
 from fnmatch import fnmatchcase
@@ -12,45 +12,45 @@ from tools.config import PrivatePlaces
 from tools.tool import Effect
 
 ServerName: TypeAlias = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]+(?:[-_][a-z0-9]+)*$", max_length=24)]
-"""Names without two underscores in a row: `NAME__tool` has one meaning."""
+"""Names have no double underscore, so that `NAME__tool` is unambiguous."""
 EnvironmentName: TypeAlias = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 HeaderName: TypeAlias = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9-]+$")]
 
 
 class McpServerConfig(Section):
-    """One server: a program that is started (`command`), or an address (`url`)."""
+    """One server: a program to start (`command`), or an address (`url`)."""
 
     command: Annotated[tuple[str, ...], Listed] = ()
-    """The program and its arguments. It runs in the sandbox of commands and speaks over its input and output."""
+    """The program and its arguments. It runs in the sandbox of commands and speaks over stdin and stdout."""
     env: dict[EnvironmentName, SecretStr] = {}
-    """The variables that the program gets, besides `PATH`, `HOME` and a few more; none of the gateway's own."""
+    """Environment variables of the program, besides `PATH`, `HOME` and a few more; none of the gateway's own."""
     cwd: Annotated[str, LocalPath()] = ""
-    """The folder that the program runs in and may write; `./data/mcp/NAME` if empty. Relative to the config file's
+    """Working folder of the program, which it may write; `./data/mcp/NAME` if empty. Relative to the config file's
     folder."""
     readable: Annotated[tuple[str, ...], Listed, LocalPath(left_out="it belongs to other programs")] = ()
     """Folders that the program may read in the sandbox, besides the system's, its own and its Python environment."""
     network: bool = False
-    """True if the program reaches public addresses, as `tools.exec.network` says."""
+    """True lets the program reach public addresses, as with `tools.exec.network`."""
     sandbox: Literal["auto", "off"] = "auto"
-    """`off` runs the program without a wall, as the gateway's user, or, if that is root, as the folder's owner."""
+    """`off` runs the program without a sandbox, as the gateway's user, or, if that is root, as the folder's owner."""
     url: str = ""
-    """The address of a server that speaks streamable HTTP, such as https://mcp.example.com/mcp."""
+    """URL of a server that speaks streamable HTTP, such as https://mcp.example.com/mcp."""
     headers: dict[HeaderName, SecretStr] = {}
     """Headers of every request to `url`, such as `Authorization: Bearer ${TOKEN}`."""
     allow_private: PrivatePlaces = ()
-    """Addresses behind `url` that may be asked although they are not public, as in `tools.web.fetch.allowPrivate`."""
+    """Non-public addresses that `url` may lead to, as in `tools.web.fetch.allowPrivate`."""
     allow: ToolNames | None = None
-    """The tools that are taken from the server, by its own names; `*` at an end means anything. All if unset."""
+    """Tools to take from the server, by its own names; a trailing `*` matches anything. All if unset."""
     effect: Effect = "once"
     """The effect of a second run, for all tools of the server: `safe` only reads, `keyed` repeats harmlessly, `once` is
     never run again after a crash."""
     start_seconds: Annotated[float, Field(gt=0, le=600)] = 30
-    """Seconds until the server must have named its tools."""
+    """Timeout in seconds until the server has listed its tools."""
     call_seconds: Annotated[float, Field(gt=0, le=600)] = 60
-    """Seconds that one call may take."""
+    """Timeout of one call in seconds."""
 
     def takes(self, tool: str) -> bool:
-        """True if `allow` names the tool, by the server's own name for it."""
+        """Return whether `allow` names the tool, by the server's own name for it."""
         return self.allow is None or any(fnmatchcase(tool, it) for it in self.allow)
 
     @field_validator("url")
@@ -86,11 +86,12 @@ _DOWNLOADERS = {
     "pipx": "run",
     "uv": "run",
 }
-"""Commands that fetch the server before they run it, with the word that makes them."""
+"""Commands that download the server before they run it, with the subcommand that does so."""
 
 
 def downloader(config: McpServerConfig) -> str:
-    """The command that needs the network to start the server, such as `npx`; empty if it has one, or needs none."""
+    """Return the command that needs the network to start the server, such as `npx`; empty if it has one, or needs
+    none."""
     if not config.command or config.network or config.sandbox == "off":
         return ""
     name = PurePath(config.command[0]).name
@@ -99,8 +100,8 @@ def downloader(config: McpServerConfig) -> str:
 
 
 def sandbox_hint(config: McpServerConfig, name: str, words: str) -> str:
-    """The sentence that names the setting behind a failure, if its `words` are those of a program that met its sandbox;
-    empty if not. It begins with a blank."""
+    """Name the setting that caused a failure if its `words` look like a program blocked by its sandbox; empty if not.
+    Begins with a blank."""
     if not config.command or config.sandbox == "off":
         return ""
     key = f"mcp.servers.{name}"
@@ -124,5 +125,5 @@ class McpConfig(Section):
     """Tools that other programs offer by the Model Context Protocol (docs/mcp.md)."""
 
     servers: dict[ServerName, McpServerConfig] = {}
-    """The servers, by name: a tool of the server NAME is called `NAME__tool`. An agent has it only if its own `tools.allow`
-    names it so, or all of the server's by `mcp:NAME`, or all there are by `mcp:*`."""
+    """Servers by name: a tool of the server NAME is called `NAME__tool`. An agent has it only if its own `tools.allow`
+    names it, all of the server's by `mcp:NAME`, or all there are by `mcp:*`."""

@@ -1,10 +1,10 @@
 """A tool as its server defines it, and what of that reaches a model.
 
 Names, descriptions and schemas are untrusted text in a place that models obey, so an owner reviews them once
-(`tools.mcp.servers`), and none of it poses as the gateway's: names are ours, descriptions are harmless and cut, schemas are
-rewritten in the house form. What is reviewed, hashed and sent to a model is one text: invisible characters are dropped
-first. What the house form cannot say, such as patterns and unions of a member, is left to the server. A tool that cannot
-be used is left out with a reason, and takes no other along.
+(`tools.mcp.server`), and none can pose as the gateway's: names are ours, descriptions are made harmless and cut,
+schemas are rewritten in the house form. One text is reviewed, hashed and sent to a model; invisible characters are
+dropped first. What the house form cannot say, such as patterns and unions of a member, is left to the server. An
+unusable tool is left out with a reason and does not affect the others.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ from tools.tool import NAME_CHARS_MAX, Effect, ToolError, ToolSpec
 
 DEFINITION_BYTES_MAX = 64 * 1024
 DESCRIPTION_CHARS_MAX = 2_000
-"""Characters of a description, of the tool or of an argument, that a model is shown."""
+"""Characters of a tool's or an argument's description that a model sees."""
 TOOL_CHARS_MAX = 128
 DEPTH_MAX = 8
 MEMBERS_MAX = 100
@@ -36,7 +36,7 @@ _BOUNDS = ("minimum", "maximum", "minLength", "maxLength", "minItems", "maxItems
 _TYPES = ("string", "number", "integer", "boolean", "object", "array")
 _UNIONS = ("allOf", "anyOf", "oneOf")
 _UNSEEN = ("Cc", "Cf", "Cs", "Co", "Zl", "Zp")
-"""Categories of characters that a reader cannot see: controls, bidi and zero-width ones, halves of a pair, private use."""
+"""Categories of invisible characters: controls, bidi and zero-width ones, surrogates, private use."""
 
 
 class ServerGone(Exception):
@@ -59,7 +59,8 @@ class ProgramEnd(asyncio.Event):
 
 @dataclass(frozen=True)
 class Definition:
-    """`tool` is its name on the server. `text` is all that the server says of it, in one form: what an owner accepts."""
+    """`tool` is its name on the server. `text` is all that the server says of it, in canonical form: what an owner
+    accepts."""
 
     server: str
     tool: str
@@ -67,7 +68,7 @@ class Definition:
 
     @classmethod
     def listed(cls, server: str, entry: object) -> "Definition":
-        """Read one entry of `tools/list`, judged by the members that are used here. Raises UnusableTool."""
+        """Parse one entry of `tools/list`, checking only the members used here. Raises UnusableTool."""
         members = entry if isinstance(entry, Mapping) else {}
         tool, description, schema = members.get("name"), members.get("description"), members.get("inputSchema")
         if not isinstance(tool, str) or not 0 < len(tool) <= TOOL_CHARS_MAX or not tool.isprintable():
@@ -81,7 +82,7 @@ class Definition:
 
     @classmethod
     def of(cls, server: str, tool: str, description: str, schema: Schema) -> "Definition":
-        """Raises UnusableTool."""
+        """Build a definition. Raises UnusableTool."""
         definition = {"description": description, "inputSchema": schema}
         text = json.dumps(_visible(definition), ensure_ascii=False, sort_keys=True, separators=(",", ":"))
         data = text.encode(errors="replace")
@@ -91,7 +92,7 @@ class Definition:
 
     @cached_property
     def name(self) -> str:
-        """Its name here. One that does not fit keeps a part of its hash, so that two never become one."""
+        """Its name here. A name that does not fit gets a part of its hash, so that no two collide."""
         plain = _UNFIT.sub("_", self.tool).strip("_")
         room = NAME_CHARS_MAX - len(self.server) - len(SEPARATOR)
         if plain != self.tool or len(plain) > room:
@@ -113,7 +114,7 @@ class Definition:
         return {"type": "object", **_object(whole, _References(whole), 0)}
 
     def spec(self, effect: Effect, harmless: Callable[[str], str]) -> ToolSpec:
-        """`harmless` makes a stranger's text safe for a prompt."""
+        """Build the spec. `harmless` makes untrusted text safe for a prompt."""
         return ToolSpec(
             name=self.name,
             summary=f"a tool of the MCP server {self.server}",
@@ -123,7 +124,8 @@ class Definition:
         )
 
     def parse(self, raw: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Check the arguments by the house form. Raises ToolError, which names every mistake and shows no value."""
+        """Validate the arguments by the house form. Raises ToolError, which names the first mistakes and shows no
+        value."""
         from jsonschema import Draft202012Validator
 
         # Strict decoders send null for a member that is left out. It stays where the server's schema allows it.
@@ -141,7 +143,6 @@ class Definition:
 
 
 def _visible(value: Any) -> Any:
-    """The value without characters that a reviewer could not see."""
     if isinstance(value, str):
         if value.isascii() and value.isprintable():
             return value
@@ -152,14 +153,14 @@ def _visible(value: Any) -> Any:
 
 
 def _allows_null(member: Schema) -> bool:
-    """True for a nullable member, and for one that may be anything."""
     kind = member.get("type")
+    # without a type it may be anything
     return kind is None or (isinstance(kind, list) and "null" in kind)
 
 
 def _described(schema: Schema, harmless: Callable[[str], str]) -> dict[str, Any]:
-    """The schema as a model sees it. A name or a value cannot be changed, since the server knows it by that: one that
-    would pose as the gateway's is left out."""
+    """Make the schema harmless. A name or value that would pose as the gateway's is left out: the server knows no
+    other."""
     copy = dict(schema)
     if isinstance(described := copy.get("description"), str):
         copy["description"] = harmless(described)
@@ -193,7 +194,7 @@ def _sentence(error: Any) -> str:
 
 
 class _References:
-    """Follows references within one schema, which may lead in circles: after a number of steps the rest is anything."""
+    """Follows references within one schema, which may be circular: after a number of steps the rest is anything."""
 
     def __init__(self, whole: Any) -> None:
         self._whole = whole
@@ -221,14 +222,15 @@ class _References:
 
 @dataclass
 class _Members:
-    """The members of an object. Those of a union's branches are optional: which of them go together, the server knows."""
+    """The members of an object; those of a union's branches are optional, since only the server knows which go
+    together."""
 
     schemas: dict[str, Any] = field(default_factory=dict)
     required: dict[str, None] = field(default_factory=dict)
     is_declared: bool = False
-    """True if a part of the schema names the members, even if there are none."""
+    """A part of the schema names the members, even if there are none."""
     is_open: bool = False
-    """True if a part of the schema says that other members are allowed."""
+    """A part of the schema allows other members."""
 
     def add(self, schema: Schema, references: _References, depth: int, *, optional: bool = False) -> None:
         schema = references.resolved(schema)
@@ -236,8 +238,7 @@ class _Members:
         if isinstance(members, Mapping):
             self.is_declared = True
             for name, member in members.items():
-                # Two branches that say different things of one member: anything.
-                self.schemas[name] = member if self.schemas.get(name, member) == member else {}
+                self.schemas[name] = member if self.schemas.get(name, member) == member else {}  # a conflict: anything
         if isinstance(required, Sequence) and not isinstance(required, str) and not optional:
             self.required |= dict.fromkeys(it for it in required if isinstance(it, str))
         extra = schema.get("additionalProperties", schema.get("unevaluatedProperties", False))
@@ -261,14 +262,13 @@ def _object(schema: Any, references: _References, depth: int) -> dict[str, Any]:
     closed = references.resolved(schema).get("additionalProperties") is False
     return {
         "properties": members,
-        # The server itself puts in what is left out of these.
+        # The server itself fills in defaults.
         "required": [it for it in whole.required if it in members and "default" not in members[it]],
         "additionalProperties": whole.is_open or not (whole.is_declared or closed),
     }
 
 
 def _member(schema: Any, references: _References, depth: int) -> dict[str, Any]:
-    """One member in the house form; of a union its only branch besides null, else anything."""
     schema = references.resolved(schema)
     member: dict[str, Any] = {}
     described = schema.get("description") or schema.get("title")
@@ -279,7 +279,7 @@ def _member(schema: Any, references: _References, depth: int) -> dict[str, Any]:
         member["default"] = default
     if depth > DEPTH_MAX:
         return member
-    for union in _UNIONS:
+    for union in _UNIONS:  # the only branch besides null, or else anything
         if isinstance(branches := schema.get(union), list | tuple):
             resolved = [*map(references.resolved, branches)]
             sound = [it for it in resolved if it.get("type") != "null"]
@@ -310,7 +310,6 @@ def _member(schema: Any, references: _References, depth: int) -> dict[str, Any]:
 
 
 def _or_null(member: dict[str, Any]) -> dict[str, Any]:
-    """The member, which may be null as well. One without a type may be anything."""
     if not isinstance(kind := member.get("type"), str):
         return member
     return member | {"type": [kind, "null"]} | ({"enum": [*member["enum"], None]} if "enum" in member else {})

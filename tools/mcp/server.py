@@ -1,12 +1,13 @@
-"""MCP servers while they are in use: started, listed, called, and started again when they have ended.
+"""Running MCP servers: started, listed, called, and restarted after they have ended.
 
-An owner sees what a server says of its tools: what it said first is taken as seen, since the operator has just named the
-server; from then on a tool that is new or says something else is withheld until an owner has accepted it. So the tools that
-are known may be offered before the server is up, and a call waits for it.
+Owners review what a server says of its tools. The first listing is accepted, since the operator has just named the
+server; later, a new or changed tool is withheld until an owner accepts it. So known tools can be offered before the
+server is up, and a call waits for it.
 
-A server's program runs in the sandbox of commands, with its own folder. It is seldom one file: a link leads to a script,
-whose first line names an interpreter, which is a link in a Python environment. All of it is read here, and bound in the
-sandbox under each name that leads there. The SDK (`tools.mcp.client`) is imported by the first server that is started.
+A server's program runs in the sandbox of commands, with its own folder. It is seldom one file: a link leads to a
+script, and the script's first line names an interpreter, which is a link in a Python environment. All of it is resolved
+here, and mounted in the sandbox under each name that leads there. The first server that starts imports the SDK
+(`tools.mcp.client`).
 """
 
 import asyncio
@@ -45,36 +46,37 @@ log = structlog.get_logger()
 
 PAUSE_FIRST_SECONDS, PAUSE_MAX_SECONDS = 1.0, 60.0
 STEADY_SECONDS = 60.0
-"""Seconds that a server must have run to be started again soon."""
+"""Seconds that a server must have run to be restarted without a longer backoff."""
 LIST_PAUSE_SECONDS = 0.5
 REVIEW_SECONDS = 2.0
 CALLS_MAX = 8
-"""Calls of one server at the same time; more wait."""
+"""Concurrent calls of one server; more wait."""
 TIMEOUTS_MAX = 3
-"""Calls in a row without an answer, after which the server is started again."""
+"""Consecutive timeouts after which the server is restarted."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Review:
-    """A tool as an owner has accepted it, and as it waits for that; empty for nothing. Each is a `Definition.text`."""
+    """A tool as an owner has accepted it, and as it waits for review; empty for nothing. Each is a
+    `Definition.text`."""
 
     accepted: str = ""
     pending: str = ""
 
 
 class Reviews(Protocol):
-    """The memory of what owners have seen."""
+    """The store of what owners have reviewed."""
 
     async def of(self, server: str) -> Mapping[str, Review]:
-        """The server's reviews, keyed by the tool's name there."""
+        """Return the server's reviews, by the tool's name there."""
 
     async def record(self, server: str, listed: Mapping[str, str], at: float) -> Mapping[str, Review]:
-        """Keeps what a server lists, and returns what is known then."""
+        """Store what a server lists, and return its reviews."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Environment:
-    """The parts that all servers share. `path` is where programs are looked for."""
+    """Shared by all servers. `path` is where programs are looked for."""
 
     sandbox: Sandbox
     path: str
@@ -90,14 +92,14 @@ class McpServer:
     config: McpServerConfig
     environment: Environment
     fault: str = "it is starting"
-    """The reason that it cannot be called; empty if it can."""
+    """Reason that calls are refused; empty if the server is up."""
     since: float = 0.0
-    """The time of its last change between the two."""
+    """Time when the server last went up or down."""
     known: Mapping[str, Review] = field(default_factory=dict)
     listed: Sequence[Definition] | None = None
-    """The tools that it has, as far as the config takes them; None before it has said so."""
+    """Its tools, as far as the config allows them; None before the first listing."""
     left_out: Mapping[str, str] = field(default_factory=dict)
-    """The reason for each of its tools that cannot be used, by its name there."""
+    """Reason for each unusable tool, by its name on the server."""
     _connection: "McpSession | None" = None
     _task: asyncio.Task[None] | None = None
     _tried: asyncio.Event = field(default_factory=asyncio.Event)
@@ -124,7 +126,7 @@ class McpServer:
 
     @property
     def offered(self) -> list[Definition]:
-        """The tools that an owner has seen as they are, by name."""
+        """The tools that an owner has accepted unchanged, by name."""
         if self.listed is None:
             seen = {tool: it.accepted for tool, it in self.known.items() if it.accepted and self.config.takes(tool)}
             return sorted((Definition(self.name, *it) for it in seen.items()), key=lambda it: it.name)
@@ -139,7 +141,7 @@ class McpServer:
         return review is not None and review.accepted == tool.text
 
     async def call(self, tool: Definition, arguments: Mapping[str, Any], call: Call) -> ToolResult:
-        """Raises ToolError."""
+        """Call a tool. Raises ToolError."""
         connection = await self._ready()
         if not any(it == tool for it in self.offered):
             raise self._unavailable("the server no longer has this tool as it was")
@@ -164,15 +166,14 @@ class McpServer:
     ) -> ToolResult:
         seconds = self.config.call_seconds
         try:
-            async with asyncio.timeout(seconds + 1):  # the SDK's own is that of one silence
+            async with asyncio.timeout(seconds + 1):  # the SDK's limits each silence only
                 return await connection.call(tool.tool, arguments, seconds=seconds, tell=call.progress)
         except TimeoutError:
             message = "the server did not answer in time; it may still be at work on it"
             raise ToolError("TOOL_TIMEOUT", message, retryable=self.config.effect == "safe") from None
 
     async def _ready(self) -> "McpSession":
-        """The connection; while the server starts for the first time, a call waits for it."""
-        if self._connection is None and self._task is not None and not self._tried.is_set():
+        if self._connection is None and self._task is not None and not self._tried.is_set():  # its first start
             with suppress(TimeoutError):
                 async with asyncio.timeout(self.config.start_seconds):
                     await self._tried.wait()
@@ -181,7 +182,6 @@ class McpServer:
         return self._connection
 
     def _explained(self, result: ToolResult) -> ToolResult:
-        """The result; of a failure that the sandbox may have caused, with the setting that would change it."""
         texts = [it for it in result.content if isinstance(it, str)]
         hint = self._hint("\n".join(texts)) if result.is_error else ""
         if not hint:
@@ -217,7 +217,7 @@ class McpServer:
             await asyncio.sleep(pause)
 
     async def _serve(self) -> str:
-        """Serves until the server has ended; returns how, if that is known. Raises what it fails by."""
+        """Serve until the server has ended; return how, if that is known."""
         self._gone.clear()
         self._timeouts = 0
         async with self.connected() as connection:
@@ -236,7 +236,6 @@ class McpServer:
             return connection.ended.reason
 
     async def _wait(self, connection: "McpSession") -> bool:
-        """True if the server's tools have changed. Returns too if it is gone, or once a review may have been made."""
         waits = [asyncio.ensure_future(it.wait()) for it in (connection.changed, self._gone, connection.ended)]
         try:
             seconds = REVIEW_SECONDS if self.withheld else None
@@ -250,7 +249,7 @@ class McpServer:
 
     @asynccontextmanager
     async def connected(self) -> AsyncIterator["McpSession"]:
-        """A connection to a server that has answered within its time to start."""
+        """Connect to a server that answers within its start timeout."""
         starting, ended = asyncio.timeout(self.config.start_seconds), ProgramEnd()
         try:
             async with starting:
@@ -287,7 +286,7 @@ class McpServer:
         return client.pipes(command, ended)
 
     async def listed_by(self, connection: "McpSession") -> list[Definition]:
-        """The tools that the config takes, by name, each once; `known` is then what owners have seen of them."""
+        """Return the tools that the config allows, by name, each once; `known` then has their reviews."""
         tools, left_out = await connection.listed()
         found = {it.name: it for it in tools if self.config.takes(it.tool)}
         if left_out != self.left_out:
@@ -307,7 +306,7 @@ class McpServer:
 
 
 def pause_after(pause: float, ran_seconds: float) -> float:
-    """The pause before the next start, by the one before: it doubles while starts fail or do not last."""
+    """Return the backoff before the next start: it doubles while starts fail or do not last."""
     return min(2 * pause, PAUSE_MAX_SECONDS) if pause and ran_seconds <= STEADY_SECONDS else PAUSE_FIRST_SECONDS
 
 
@@ -318,14 +317,11 @@ def innermost(error: BaseException) -> BaseException:
 
 
 def reason_of(error: Exception) -> str:
-    """The reason of a failure, in a line."""
     return f"it cannot be reached ({type(error).__name__})"
 
 
 @dataclass(frozen=True)
 class McpTool:
-    """One tool of a server."""
-
     server: McpServer
     definition: Definition
     spec: ToolSpec
@@ -338,8 +334,8 @@ class McpTool:
 
 
 class McpServers:
-    """All servers and their tools. Of those `before` it takes the servers whose config is as it was. `harmless` makes a
-    stranger's text safe for a prompt."""
+    """All servers and their tools. Servers of `before` with an unchanged config are reused. `harmless` makes untrusted
+    text safe for a prompt."""
 
     def __init__(
         self,
@@ -363,13 +359,13 @@ class McpServers:
             server.start()
 
     def tools(self, lists: ToolLists) -> Sequence[Tool]:
-        """The tools that an agent's lists name, in an order that lasts: it is part of the prompt's cached beginning."""
+        """Return the tools that an agent's lists name, in a stable order: it is part of the prompt's cached prefix."""
         there = {it.name: (server, it) for server in self.servers.values() for it in server.offered}
         return [McpTool(*there[name], self._spec(*there[name])) for name in foreign(lists, tuple(there))]
 
     @property
     def names(self) -> dict[str, list[str]]:
-        """The tools of each server that are offered, if there are any."""
+        """The offered tools of each server that has any."""
         return {name: [it.name for it in server.offered] for name, server in self.servers.items() if server.offered}
 
     def _spec(self, server: McpServer, tool: Definition) -> ToolSpec:
@@ -382,7 +378,7 @@ class McpServers:
         await asyncio.gather(*(it.close() for it in self.servers.values()))
 
     async def close_all_but(self, others: "McpServers") -> None:
-        """Ends the servers that the newer ones did not take."""
+        """Close the servers that the newer ones did not reuse."""
         gone = [it for it in self.servers.values() if it not in others.servers.values()]
         await asyncio.gather(*(it.close() for it in gone))
 
@@ -393,14 +389,15 @@ FIRST_LINE_BYTES = 512
 
 
 async def started(config: McpServerConfig, sandbox: Sandbox, path: str, network: WebClient | None) -> ShellCommand:
-    """`path` is where programs are looked for. Raises OSError, and ToolError without a wall or a program."""
+    """Start a server's program; `path` is where programs are looked for. Raises OSError, and ToolError without a
+    sandbox or a program."""
     name, *arguments = config.command
     program = shutil.which(name, path=path)
     if program is None:
         raise ToolError("TOOL_UNAVAILABLE", f"there is no program {name!r} in the PATH of the gateway")
     whole = Path(program) if program.startswith("/") else Path.cwd() / program
     parts, folders = parts_of(whole, path)
-    # Nothing of it is read by us, so it may write names that a workspace keeps from commands.
+    # The gateway reads nothing there, so names that are forbidden in a workspace are writable.
     workspace = Workspace(root=Path(config.cwd), writable=(*FORBIDDEN_NAMES, MEMORY, MEMORY_FOLDER))
     launch = await sandbox.launch(
         f"exec {shlex.join((str(whole), *arguments))}",
@@ -424,8 +421,8 @@ async def started(config: McpServerConfig, sandbox: Sandbox, path: str, network:
 
 
 def parts_of(program: Path, path: str) -> tuple[list[Path], list[str]]:
-    """The files and folders that a program is made of, without the system's, and the folders of its PATH. An interpreter is
-    looked for beside the program, then in `path`."""
+    """Return the files and folders of a program, except the system's, and the folders of its PATH. An interpreter is
+    looked for next to the program, then in `path`."""
     paths: dict[Path, None] = {}
     folders, seen, waiting = [str(program.parent)], set(), [program]
     while waiting:
@@ -443,7 +440,7 @@ def parts_of(program: Path, path: str) -> tuple[list[Path], list[str]]:
 
 
 def _names(path: Path) -> Iterator[Path]:
-    """Yields the path, and what is left of it as one link after the other is followed."""
+    """Yield the path, and its form after each link in it is followed."""
     for _ in range(LINKS_MAX):
         yield path
         link = next((it for it in (*reversed(path.parents), path) if it.is_symlink()), None)

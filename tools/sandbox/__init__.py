@@ -1,1 +1,1 @@
-"""The sandbox: where commands run, what they see, and how this machine confines them."""
+"""The sandbox: its walls, what commands see in it, and how a command is launched."""

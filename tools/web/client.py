@@ -1,9 +1,9 @@
-"""One GET of an address that a stranger chose: from a model, a page or a redirect, none of whom we trust.
+"""One GET of an untrusted URL: from a model, a page or a redirect.
 
-The URL is judged before it is parsed, every address that its host has is judged before any is connected to, and the
-connection goes to a judged address while TLS keeps the host's name: what is looked up twice can answer differently.
-Each redirect is judged again. There are no proxies of the environment, no cookies, no credentials, no connection that
-is used again; the whole is bound in time, and in bytes before and after unpacking.
+The URL is checked before it is parsed, and every address of its host before any connection. The connection goes to a
+checked address while TLS keeps the host's name: a second lookup could answer differently. Each redirect is checked
+again. There are no environment proxies, cookies, credentials or reused connections. Time is limited, and so are bytes,
+before and after decompression.
 """
 
 import asyncio
@@ -30,7 +30,8 @@ Address: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 _NETWORKS = "192.0.0.0/24 192.88.99.0/24 168.63.129.16/32 fec0::/10 5f00::/16 3fff::/20 64:ff9b:1::/48"
 _DENIED = tuple(map(ipaddress.ip_network, _NETWORKS.split()))
-"""Networks that some Python calls global: relays, protocol assignments, a cloud's metadata, the former site-local."""
+"""Networks that some Python versions call global: relays, protocol assignments, a cloud's metadata, the former
+site-local."""
 _EMBEDDED = tuple(
     (ipaddress.IPv6Network(network), shift, mask)
     for network, shift, mask in (
@@ -47,14 +48,14 @@ _ISATAP = (0x00005EFE, 0x02005EFE)
 
 
 def is_public(address: Address) -> bool:
-    """True if it is public, and also every IPv4 address that hides in it."""
+    """Return whether it is public, and so is every IPv4 address embedded in it."""
     if not address.is_global or address.is_multicast or address.is_reserved or address.is_unspecified:
         return False
     return not any(address in network for network in _DENIED) and all(map(is_public, embedded(address)))
 
 
 def embedded(address: Address) -> Iterable[ipaddress.IPv4Address]:
-    """The IPv4 addresses that an IPv6 address carries."""
+    """Yield the IPv4 addresses that an IPv6 address carries."""
     if isinstance(address, ipaddress.IPv6Address):
         number = int(address)
         for network, shift, mask in _EMBEDDED:
@@ -74,7 +75,7 @@ ADDRESSES_TRIED = 3
 PIECE_BYTES = 65_536
 MEMBERS_MAX = 1_000
 LOOKUPS = 4
-"""Look-ups at the same time, in separate threads: a name server that never answers holds up nothing else."""
+"""Concurrent lookups, in separate threads: a name server that never answers blocks nothing else."""
 USER_AGENT = "Clawgate (web_fetch)"
 DEFAULT_PORTS = {"http": 80, "https": 443}
 REDIRECTS = (301, 302, 303, 307, 308)
@@ -89,7 +90,7 @@ _HOST = re.compile(r"[a-z0-9._-]{1,253}|[0-9a-f:.]{2,45}")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WebPage:
-    """The answer from `url`, where redirects ended. `data` is empty for a type that is not read; `length` as declared."""
+    """The response from `url`, after redirects. `data` is empty for an unwanted type; `length` is as declared."""
 
     url: str
     status: int
@@ -100,12 +101,12 @@ class WebPage:
 
 
 class Blocked(Exception):
-    """An address that may not be connected to; raised in the middle of a connection."""
+    """An address that may not be connected to; raised while connecting."""
 
 
 @dataclass
 class WebClient:
-    """`resolve` is the name server, as one function: the addresses of a host as texts. Raises OSError."""
+    """`resolve` replaces the name server: it returns the addresses of a host as texts. Raises OSError."""
 
     config: FetchConfig
     resolve: Resolve | None = None
@@ -115,8 +116,8 @@ class WebClient:
         self._lookups = ThreadPoolExecutor(LOOKUPS, thread_name_prefix="fetch-lookup")
 
     async def get(self, url: str, *, wanted: Callable[[str], bool], bytes_max: int | None = None) -> WebPage:
-        """The page; its body only if its type is `wanted`, no longer than `bytes_max` or as configured. Raises ToolError,
-        which names the rule and no address."""
+        """Fetch a page; its body only if its type is `wanted`, no longer than `bytes_max` or as configured. Raises
+        ToolError, which names the rule and no address."""
         import httpcore
 
         try:
@@ -145,7 +146,7 @@ class WebClient:
         raise ToolError("FETCH_FAILED", f"it redirects more than {self.config.redirects} times")
 
     def judged(self, text: str, *, base: "httpx.URL | None" = None) -> "httpx.URL":
-        """The URL as it will be asked for, if it may be. Raises ToolError."""
+        """Return the URL to request, if it is allowed. Raises ToolError."""
         import httpx
 
         if len(text) > URL_CHARS_MAX:
@@ -182,7 +183,6 @@ class WebClient:
     async def _ask(
         self, url: "httpx.URL", host: str, address: str, wanted: Callable[[str], bool], bytes_max: int
     ) -> WebPage | str:
-        """Asks one judged address, and no name: nothing is looked up here."""
         import httpcore
 
         headers = [
@@ -192,6 +192,7 @@ class WebClient:
             ("Accept-Encoding", "gzip, identity"),
         ]
         timeout = {"connect": CONNECT_SECONDS, "read": READ_SECONDS, "write": READ_SECONDS}
+        # an address, not a name: nothing is looked up again
         target = httpcore.URL(scheme=url.raw_scheme, host=address.encode(), port=port_of(url), target=url.raw_path)
         named = {"timeout": timeout, "sni_hostname": host}
         async with (
@@ -216,7 +217,6 @@ class WebClient:
             )
 
     async def _body(self, response: Any, encoding: str, limit: int) -> bytes:
-        """The whole body; a packed one is unpacked no further than the limit."""
         encoding = encoding.strip().lower()
         if encoding not in ("", "identity", "gzip", "x-gzip"):
             raise ToolError("FETCH_FAILED", "the page is packed in a way that was not asked for")
@@ -234,7 +234,7 @@ class WebClient:
         return bytes(data)
 
     async def addresses(self, host: str, port: int) -> list[str]:
-        """The addresses of a host, all of which may be connected to. Raises Blocked, OSError or TimeoutError."""
+        """Resolve a host; all its addresses must be allowed. Raises Blocked, OSError or TimeoutError."""
         async with asyncio.timeout(RESOLVE_SECONDS):
             records = await (self.resolve or self._look_up)(host, port)
         judged = [ipaddress.ip_address(text) for text in dict.fromkeys(records)]
@@ -245,7 +245,7 @@ class WebClient:
         return [str(address) for address in judged[:ADDRESSES_TRIED]]
 
     async def connect(self, host: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        """Connects to one of its judged addresses. Raises Blocked and OSError."""
+        """Connect to one of the host's checked addresses. Raises Blocked and OSError."""
         failure = OSError()
         for address in await self.addresses(host, port):
             try:
@@ -283,19 +283,19 @@ def port_of(url: "httpx.URL") -> int:
 
 
 class _Gunzip:
-    """The members of a gzip stream, one behind the other (RFC 1952, 2.2)."""
+    """Decompresses the members of a gzip stream in sequence (RFC 1952, 2.2)."""
 
     def __init__(self) -> None:
         self.member = zlib.decompressobj(wbits=31)
         self._begun = 1
 
     def unpack(self, packed: bytes, most: int) -> bytearray:
-        """Unpacks at most this number of bytes. Raises zlib.error."""
+        """Decompress at most this number of bytes. Raises zlib.error."""
         data = bytearray()
         while packed and len(data) < most:
             if self.member.eof:
                 self._begun += 1
-                if self._begun > MEMBERS_MAX:  # each costs a copy of what is behind it
+                if self._begun > MEMBERS_MAX:  # each costs a copy of the rest
                     raise zlib.error("too many members")
                 self.member = zlib.decompressobj(wbits=31)
             data += self.member.decompress(packed, most - len(data))

@@ -1,4 +1,4 @@
-"""`web_fetch`: what a page says, as Markdown; text and JSON as they are; of anything else what it is and how long."""
+"""`web_fetch`: a page as Markdown, text and JSON unchanged, and of anything else its type and length."""
 
 import asyncio
 import codecs
@@ -14,11 +14,11 @@ from tools.tool import Arguments, Call, ToolError, ToolResult
 from tools.web.client import Resolve, WebClient, WebPage
 
 PARALLEL = 4
-"""Pages of one agent that are fetched at the same time; more wait."""
+"""Concurrent fetches of one agent; more wait."""
 EXTRACT_SECONDS = 20.0
 EXTRACT_BYTES_MAX = 64 * 1024 * 1024
 NOTE_CHARS = 1_000
-"""Characters of a result that are left for its head, its note and the boundary around it."""
+"""Characters of a result that are reserved for its head, its note and the fence around it."""
 CHARS_MIN = 200
 _HTML = ("text/html", "application/xhtml+xml")
 _TEXT = re.compile(r"text/[a-z0-9.+-]+|application/(?:[a-z0-9.-]+\+)?(?:json|xml|yaml|x-yaml|x-ndjson|javascript)")
@@ -26,13 +26,13 @@ _CHARSETS = re.compile(
     r"utf-8|utf-16(?:-[bl]e)?|ascii|iso8859-\d+|cp125\d|cp866|koi8-[ru]|gbk|gb2312|gb18030|big5(?:hkscs)?|shift_jis|cp932|"
     r"euc_(?:jp|kr)|cp949"
 )
-"""Not every codec is an alphabet: some are archives, and some take for ever."""
+"""Not every codec is a charset: some are archives, and some take forever."""
 _META = re.compile(rb"<meta[^>]{0,200}?charset\s*=\s*[\"']?([A-Za-z0-9._:-]{1,40})", re.IGNORECASE)
 _BOMS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"))
 
 
 class Fetcher:
-    """The parts that all fetches of one agent share."""
+    """Shared by all fetches of one agent."""
 
     def __init__(self, config: FetchConfig, resolve: Resolve | None = None) -> None:
         self.client = WebClient(config, resolve)
@@ -91,12 +91,11 @@ def is_text(kind: str) -> bool:
 
 
 async def _read(page: WebPage) -> tuple[str, str, str]:
-    """Title, text, and of what: `article`, `page`, or nothing if it is as it arrived."""
     text = _decoded(page)
     if page.type in _HTML and text.strip():
         title, text, what = await _extracted(text, page.url)
         return " ".join(title.split())[:300], text, what
-    return "", text, ""
+    return "", text, ""  # unchanged
 
 
 def _decoded(page: WebPage) -> str:

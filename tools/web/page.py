@@ -1,9 +1,8 @@
-"""A page of HTML as Markdown: what a reader reads of it, its title and its links; nothing that runs, hides or embeds.
+"""An HTML page as Markdown: its readable text, title and links; nothing that runs, hides or embeds.
 
-Run as its own program, with bounds on time and memory and without rights: parsers meet what a stranger wrote, a
-page that is made to be slow must not hold up a chat, and one made to break a parser finds no file, no socket
-and no other process. It prints JSON: `title`, `markdown`, and `part`, which is `article` if only the main part of
-the page is shown.
+Runs as a separate program, with limits on time and memory and without rights, because parsers meet untrusted input. A
+page made to be slow must not hold up a chat; one made to break a parser finds no file, no socket and no other process.
+It prints JSON: `title`, `markdown`, and `part`, which is `article` if only the main part of the page is shown.
 """
 
 import json
@@ -19,12 +18,12 @@ from tools.sandbox.confine import landlock_version, prepare, restrict
 CPU_SECONDS = 8
 MEMORY_BYTES = 1 << 30
 MARKDOWN_CHARS_MAX = 4 * 1024 * 1024
-"""The most that a page can become: nested lists are indented, so a short page can be long as Markdown."""
+"""Maximum length as Markdown: nested lists are indented, so a short page can become long."""
 NOBODY = 65_534
 ARTICLE_CHARS_MIN = 400
 """A shorter article is probably not what the page is about."""
 ARTICLE_SHARE_MIN = 0.25
-"""The article's share of the page's text; below, the page is a list or an index, and is shown whole."""
+"""Minimum share of the page's text; below it, the page is a list or an index, and is shown whole."""
 RECURSION_MAX = 4000
 
 _DROPPED = (
@@ -54,7 +53,7 @@ def main(arguments: list[str]) -> None:
 
 
 def give_up_rights() -> None:
-    """Raises OSError if the kernel has the means and refuses them."""
+    """Drop root and confine this process. Raises OSError if the kernel supports that but refuses it."""
     if os.geteuid() == 0:
         with suppress(PermissionError):  # a root that may not
             os.setgroups([])
@@ -65,7 +64,7 @@ def give_up_rights() -> None:
 
 
 def read(html: str, url: str) -> tuple[str, str, str]:
-    """Title, Markdown, and whether that is the `article` or the `page`."""
+    """Return the title, the Markdown, and whether that is the `article` or the `page`."""
     from lxml import etree
     from lxml.html import HTMLParser, document_fromstring
 
@@ -83,7 +82,7 @@ def read(html: str, url: str) -> tuple[str, str, str]:
 
 
 def clean(root: Any, url: str) -> None:
-    """Takes out hidden elements, and links that lead to no page."""
+    """Remove hidden elements, and links that lead to no page."""
     from lxml import etree
 
     etree.strip_elements(root, etree.Comment, etree.ProcessingInstruction, *_DROPPED.split(), with_tail=False)
@@ -104,7 +103,7 @@ def clean(root: Any, url: str) -> None:
 
 
 def article(root: Any) -> tuple[str, str] | None:
-    """The main part of a page, as HTML and as words; None without any."""
+    """Extract the main part of a page, as HTML and as plain text; None without any."""
     import logging
 
     from lxml import etree
@@ -120,7 +119,7 @@ def article(root: Any) -> tuple[str, str] | None:
 
 
 def to_markdown(html: str, words: str) -> str:
-    """The Markdown of the page; plain words if it is nested too deeply."""
+    """Convert a page to Markdown; to plain `words` if it is nested too deeply."""
     from markdownify import markdownify
 
     try:

@@ -1,8 +1,8 @@
-"""The network of one command in a sandbox: an HTTP proxy on the sandbox's own loopback, and no other way out.
+"""The network of one sandboxed command: an HTTP proxy on the sandbox's own loopback, and no other way out.
 
-The command's network namespace holds nothing but its loopback. The socket that listens there is made inside and sent to
-us (`tools.sandbox.confine`), so that no port of this machine is opened and nothing has to run beside the command. What it
-asks for is judged, looked up and pinned as `web_fetch` does it: addresses, ports, `allowPrivate`.
+The command's network namespace has only its loopback. The listening socket is made inside and sent to us
+(`tools.sandbox.confine`), so no port of this machine is opened and no extra process runs. Requests are checked,
+resolved and pinned as for `web_fetch`: addresses, ports, `allowPrivate`.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ from tools.tool import ToolError
 from tools.web.client import Blocked, WebClient, host_of, port_of
 
 PORT = 3128
-"""The proxy's port, in a namespace where every port is free."""
+"""Port of the proxy, in a namespace where every port is free."""
 CONNECTIONS_MAX = 32
 """Connections of one command; more wait to be accepted."""
 HEAD_BYTES_MAX = 65_536
@@ -32,7 +32,7 @@ Stream = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 class Proxy:
-    """`fd` is the descriptor that the sandbox sends its listening socket by."""
+    """`fd` is the descriptor through which the sandbox sends its listening socket."""
 
     def __init__(self, client: WebClient) -> None:
         self._client = client
@@ -44,7 +44,7 @@ class Proxy:
         self._serving = asyncio.create_task(self._serve())
 
     def close(self) -> None:
-        """Ends the proxy with every connection."""
+        """End the proxy and all its connections."""
         if self._serving is not None:
             self._serving.cancel()
         else:
@@ -110,7 +110,6 @@ class Proxy:
             await writer.wait_closed()
 
     async def _connected(self, head: str) -> tuple[Stream, bytes]:
-        """The other side, and what to ask it first: nothing for a tunnel. Raises ToolError, Blocked and OSError."""
         line, *headers = head.split("\r\n")
         method, _, rest = line.partition(" ")
         target = rest.rpartition(" ")[0]
@@ -122,11 +121,11 @@ class Proxy:
         forwarded = [it for it in headers if it.partition(":")[0].strip().lower() not in _HOP]
         own = [f"{method} {url.raw_path.decode('ascii')} HTTP/1.1", f"Host: {url.netloc.decode('ascii')}"]
         request = "\r\n".join([*own, *forwarded, "Connection: close", "", ""])
+        # a tunnel starts without a request
         return far, b"" if tunnels else request.encode("latin-1")
 
 
 async def _relay(near: Stream, far: Stream) -> None:
-    """Passes bytes both ways until one side ends or nothing passes any more."""
     async with asyncio.timeout(IDLE_SECONDS) as idle:
         sending = asyncio.create_task(_copy(near[0], far[1], idle))
         try:

@@ -1,7 +1,7 @@
-"""`web_search`: titles, addresses and snippets from the provider that the config names, one record each.
+"""`web_search`: titles, addresses and snippets from the configured provider.
 
-The server is the operator's choice, not the model's: it may be anywhere, and redirects are not followed, which would carry
-the key away.
+The operator chooses the server, not the model, so it may be anywhere. Redirects are not followed: that would leak the
+key.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from tools.config import SearchConfig, SearchProvider
 from tools.tool import Arguments, Call, ToolError, ToolResult
 
 RESULTS = 5
-"""The number of results if the call asks for no other."""
+"""Default number of results."""
 RESULTS_MAX = 10
 SECONDS = 15.0
 ANSWER_BYTES_MAX = 2_097_152
@@ -31,8 +31,8 @@ _TAG = re.compile(r"</?[a-zA-Z][^<>]{0,100}>")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Engine:
-    """One provider. `request` makes the path's query, the headers and the body of the key, the query and the count;
-    `results` finds the list in an answer, and `snippet` is the member of a result with its summary."""
+    """One provider. `request` makes the query parameters, the headers and the body from the key, the query and the
+    count; `results` finds the list in an answer, and `snippet` is the key of a result's summary."""
 
     base_url: str
     path: str
@@ -152,7 +152,7 @@ class WebSearch:
 
 
 def refusal(status: int) -> ToolError:
-    """The error for what a provider does not answer. Its own words stay out: they may hold the key."""
+    """Return the error for a status. The provider's own text is left out: it may hold the key."""
     match status:
         case 429:
             what = "the search provider asks for a pause; go on without it"
