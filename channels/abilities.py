@@ -1,4 +1,4 @@
-"""Abilities that a channel may have besides receiving and sending: each its own port, asked for by `can`."""
+"""Optional abilities of a channel besides receiving and sending. Each is a port; `can` tests for it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ _ABLE: dict[tuple[type, type], bool] = {}
 
 
 def can(channel: object, port: type[T]) -> TypeGuard[T]:
-    """`isinstance`, asked once for each class of channel: it looks for every member of the port."""
+    """Cached `isinstance`, per class of channel: a protocol check looks up every member."""
     key = type(channel), port
     if key not in _ABLE:
         _ABLE[key] = isinstance(channel, port)
@@ -23,8 +23,8 @@ def can(channel: object, port: type[T]) -> TypeGuard[T]:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MenuEntry:
-    """A command: `name` without the slash, and what it does, in both languages. No menu shows a `hidden` one, which is an
-    alias or would do nothing. Only owners see one that is `for_owners`, and one with `only` is for that kind of chat."""
+    """A command: `name` without the slash, and its description in both languages. A `hidden` one is in no menu; one that is
+    `for_owners` is in menus of owners only, and one with `only` in that kind of chat."""
 
     name: str
     en: str
@@ -34,41 +34,42 @@ class MenuEntry:
     only: ChatKind | None = None
 
     def is_shown(self, kind: ChatKind, *, owner: bool) -> bool:
-        """Return True if the menu of a chat of that kind shows it, an owner's or everybody's."""
+        """Return True if the menu of that kind of chat shows it, for an owner or for everybody."""
         return not self.hidden and (owner or not self.for_owners) and self.only in (None, kind)
 
 
 @runtime_checkable
 class Listens(Channel, Protocol):
-    """A channel with its own connection: it fetches its events, or tells its platform where to post them."""
+    """A channel that connects to its platform: it fetches events, or registers its webhook."""
 
     async def connect(
         self, *, public_url: str | None, commands: Sequence[MenuEntry], owners: Sequence[str], deliver: Deliver
     ) -> None:
-        """Runs as long as the gateway does. `owners` are the ids of those who use this platform."""
+        """Run until cancelled. `owners` are the owners' ids on this platform."""
 
 
 @runtime_checkable
 class HasCondition(Channel, Protocol):
-    """A channel that depends on a platform elsewhere, and knows its state there."""
+    """A channel that tracks the state of its connection to a remote platform."""
 
     condition: Condition
 
 
 @runtime_checkable
 class ChecksHeaders(Channel, Protocol):
-    """A channel that can tell by the headers alone that a delivery is not genuine, before the body is read."""
+    """A channel that can reject a forged delivery by its headers, before the body is read."""
 
     def check_headers(self, request: WebhookRequest, now: datetime) -> int | None:
-        """The most bytes that the body may have; None for the server's limit. `request` has no body yet. Raises Rejected."""
+        """Return the maximum size of the body, or None for the server's limit. `request` has no body yet. Raises
+        Rejected."""
 
 
 @runtime_checkable
 class AnswersGet(Channel, Protocol):
-    """A channel whose platform checks its webhook's address by a GET."""
+    """A channel whose platform verifies the webhook's address by a GET."""
 
     def answer_get(self, request: WebhookRequest, now: datetime) -> AnsweredAtOnce:
-        """Pure, as `receive` is; the body of `request` is empty. Raises Rejected."""
+        """Answer the GET, without side effects like `receive`; the body is empty. Raises Rejected."""
 
 
 @runtime_checkable
@@ -77,25 +78,25 @@ class OwnPlatform(Channel, Protocol):
     the gateway accepts it."""
 
     async def admit(self, headers: Sequence[tuple[str, str]]) -> str:
-        """The sender's id. Raises Rejected, or what the store raises if it is unavailable."""
+        """Return the sender's id. Raises Rejected, or the store's error if it is unavailable."""
 
     async def keep(self, context: MessageContext, agent: str, *, names: bool) -> MessageContext:
-        """Stores a message to `agent`; idempotent; of a press only its place is judged. `names`: a conversation without a
-        name is called by it. Returns it with the facts of its files. Raises Rejected for an invalid message, or what the
-        store raises if it is unavailable."""
+        """Store a message to `agent` and return it with its files' attributes. Idempotent.
+
+        Of a button press only the conversation is checked. `names`: an untitled conversation takes its title from this
+        message. Raises Rejected for an invalid message, or the store's error if it is unavailable."""
 
 
 @runtime_checkable
 class DownloadsFiles(Channel, Protocol):
     async def fetch(self, attachment: Attachment, *, bytes_max: int) -> File:
-        """Downloads the attachment; idempotent. Raises DeliveryError, `TooLarge` above `bytes_max`."""
+        """Download the attachment. Idempotent. Raises DeliveryError, `TooLarge` above `bytes_max`."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ToolUse:
-    """One call of a tool in a turn. `about` is its first argument, shortened, such as a path; `arguments` and `result` are
-    the beginning of what it was given and of what it gave, `said` the words before it. One that waits for an approval is
-    `waiting`, also later."""
+    """One tool call in a turn. `about` is its first argument, shortened; `arguments` and `result` are truncated; `said` is
+    the text before the call. A call that waited for an approval keeps the state `waiting`."""
 
     id: str
     name: str
@@ -109,9 +110,11 @@ class ToolUse:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Progress:
-    """The state of the answer to `context`. `text` is what it says so far; it may still be taken back, until the reply is
-    sent. `note` is a sentence on what keeps the turn waiting, empty if nothing does. `outcome` is None while the turn
-    runs; it may say `interrupted` first and `stopped` then: only then there will be no other answer."""
+    """The state of the answer to `context`.
+
+    `text` is the answer so far and may be retracted until the reply is sent. `note` says what the turn is waiting for, or
+    is empty. `outcome` is None while the turn runs; `interrupted` may be followed by `stopped`, and only after that is
+    there no further answer."""
 
     context: MessageContext
     text: str = ""
@@ -119,41 +122,43 @@ class Progress:
     note: str = ""
     outcome: str | None = None
     resumed: bool = False
-    """An earlier process had begun the turn."""
+    """True if an earlier process started the turn."""
 
 
 @runtime_checkable
 class ShowsDrafts(Channel, Protocol):
-    """A channel on which an unfinished answer is a message that grows. The answer, or an empty text that takes the message
-    away, is sent with the draft's handle in `Outbound.replaces`."""
+    """A channel that shows an unfinished answer as a message that grows. The final answer, or an empty text to delete the
+    message, is sent with the draft's handle in `Outbound.replaces`."""
 
     def draft_seconds(self, context: MessageContext) -> float | None:
-        """The seconds between two changes of a draft; None if the chat sees whole answers only."""
+        """Return the seconds between two updates of a draft; None if the chat gets only complete answers."""
 
     def draft_is_whole(self, context: MessageContext) -> bool:
-        """True if it shows what a turn does, and of the answer nothing before it is whole."""
+        """Return True if a draft shows the turn's activity, and the answer only once it is complete."""
 
     async def open_draft(self, part: Outbound, key: str) -> str:
-        """A draft's handle, to be stored before anything else is done with it; empty for one that vanishes by itself,
-        soon or when the answer comes, and that must be shown again until then. Raises DeliveryError."""
+        """Return a draft's handle, which must be stored before any other step.
+
+        An empty handle means that the draft expires by itself and must be updated until then. Raises DeliveryError."""
 
     async def update_draft(self, part: Outbound, key: str) -> str:
-        """Shows `part.text` in the draft `part.replaces`, or a draft that was not sent yet. Its handle from then on, to
-        be stored if it is another one. Raises DeliveryError."""
+        """Show `part.text` in the draft `part.replaces`; send the draft if it was not sent yet.
+
+        Return its handle, to be stored if it changed. Raises DeliveryError."""
 
 
 @runtime_checkable
 class ShowsProgress(Channel, Protocol):
     def show(self, progress: Progress) -> None:
-        """The newest state, a few times a second at most. Never blocks and never raises: the answer does not need it."""
+        """Take the newest state, a few times a second at most. Never block or raise: the answer does not depend on it."""
 
 
 @runtime_checkable
 class AnswersPresses(Channel, Protocol):
-    """A channel whose platform waits for a word on each press of a button."""
+    """A channel whose platform expects an acknowledgement of each button press."""
 
     def answer_press(self, context: MessageContext) -> None:
-        """The press was stored, or refused. Never blocks and never raises."""
+        """Acknowledge a press that was stored or refused. Never block or raise."""
 
 
 @runtime_checkable
@@ -166,26 +171,26 @@ class SendsPolls(Channel, Protocol):
 
 @runtime_checkable
 class ActsOnMessages(Channel, Protocol):
-    """A channel on which a message can be taken back, and have a reaction. Both the same however often."""
+    """A channel that can delete messages and react to them. Both are idempotent."""
 
     async def delete(self, chat: str, message_id: str) -> None:
-        """Take back a message of the bot. Raises DeliveryError, but not if it is gone."""
+        """Delete a message of the bot; no error if it is gone. Raises DeliveryError."""
 
     async def react(self, chat: str, message_id: str, emoji: str) -> None:
-        """Raises DeliveryError."""
+        """React to a message. Raises DeliveryError."""
 
 
 @runtime_checkable
 class LeavesGroups(Channel, Protocol):
-    """A channel on which the bot can leave a group by itself."""
+    """A channel on which the bot can leave a group."""
 
     async def leave(self, chat: str) -> None:
-        """Leaves it; a second time changes nothing. Raises DeliveryError."""
+        """Leave the group. Idempotent. Raises DeliveryError."""
 
 
 @runtime_checkable
 class MarksMessages(Channel, Protocol):
-    """A channel on which a message that is being answered has a mark, which outlives the process."""
+    """A channel that marks a message while it is being answered; the mark outlives the process."""
 
     async def unmark(self, context: MessageContext) -> None:
-        """The message was answered, and a process that has died may have left its mark. Never raises."""
+        """Remove the mark that a crashed process may have left on an answered message. Never raises."""

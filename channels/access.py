@@ -1,8 +1,8 @@
-"""The people who may talk to the bot: decided from immutable ids alone, before anything costly happens.
+"""Access control: decide by immutable ids who may talk to the bot, before any costly step.
 
-Names, quotes and buttons carry no authority. An empty list means nobody; `*` in a list means everybody, spelt out. An
-unknown kind of chat is treated as a group, the stricter of the two. Direct chats and groups have separate lists, and
-being on one says nothing about another. People let in by pairing are in the database: `gateway.approvals.pairing`.
+Names, quotes and buttons carry no authority. An empty list means nobody; `*` means everybody. An unknown kind of chat is
+treated as a group, the stricter of the two. Direct chats and groups have separate lists. People approved by pairing are in
+the database: `gateway.approvals.pairing`.
 """
 
 import re
@@ -20,11 +20,11 @@ from channels.section import Section, ToolLists
 GroupPolicy: TypeAlias = Literal["open", "allowlist", "disabled"]
 Policy: TypeAlias = Literal["pairing", "open", "allowlist", "disabled"]
 Switch: TypeAlias = Literal["on", "owners", "off"]
-"""An owner's word on a group, which counts before `groupAllowFrom`: listen, listen to owners alone, or do not."""
+"""An owner's setting of a group, which overrides `groupAllowFrom`: listen, listen only to owners, or do not listen."""
 Streaming: TypeAlias = Literal["off", "partial", "progress"]
 Quotes: TypeAlias = Literal["all", "first", "off"]
 Mistake: TypeAlias = tuple[tuple[str | int, ...], str]
-"""The key of an account that is to be mended, and the sentence."""
+"""The account's key to fix, and the message."""
 NOT_PAIRED = "dm-not-paired"
 NOT_MENTIONED = "not-mentioned"
 GROUP_DISABLED, GROUP_NOT_ALLOWED = "group-disabled", "group-not-allowed"
@@ -47,8 +47,8 @@ MentionPattern = Annotated[str, Field(max_length=PATTERN_CHARS_MAX), AfterValida
 
 
 class ChatConfig(Section):
-    """Settings of one chat, of a group or of one person; whether the bot listens there is said by `groupPolicy` and
-    `dmPolicy` alone."""
+    """Settings of one group or one person's chat. `groupPolicy` and `dmPolicy` alone decide whether the bot listens
+    there."""
 
     senders: tuple[str, ...] | None = None
     """Ids of the people it answers there, instead of `groupSenders`; `*` means everybody, an empty list nobody."""
@@ -57,7 +57,7 @@ class ChatConfig(Section):
     agent: str | None = None
     """The `id` of the agent that answers there: the same as a binding of this chat."""
     tools: ToolLists = ToolLists()
-    """The tools of the agent that are left in this chat."""
+    """Restrict the agent's tools in this chat."""
     streaming: Streaming | None = None
     """The account's `streaming`, for this chat."""
     history: Annotated[int, Field(ge=0, le=HISTORY_MAX)] | None = None
@@ -65,11 +65,11 @@ class ChatConfig(Section):
 
 
 class AccessConfig(Section):
-    """The access keys every channel account has."""
+    """The access keys of every channel account."""
 
     dm_policy: Policy = "pairing"
-    """Admission to direct chats: `pairing` (`allowFrom`, and whom you approve: a stranger gets a code), `allowlist`
-    (only `allowFrom`), `open` (everybody) or `disabled` (nobody). Owners may, unless it is `disabled`."""
+    """Access to direct chats: `pairing` (`allowFrom`, and people you approve; unknown senders get a code), `allowlist`
+    (only `allowFrom`), `open` (everybody) or `disabled` (nobody). Owners have access unless it is `disabled`."""
     group_policy: GroupPolicy = "allowlist"
     """The groups in which the bot listens: `allowlist` (only `groupAllowFrom`), `open` (every group) or `disabled`."""
     allow_from: tuple[str, ...] = ()
@@ -77,14 +77,14 @@ class AccessConfig(Section):
     group_allow_from: tuple[str, ...] = ()
     """Ids of the groups in which the bot listens; `*` means every group."""
     group_senders: tuple[str, ...] | None = None
-    """Ids of the people whom the bot answers in groups, beside the owners. Unset, everybody in a group that it listens in;
-    an empty list is nobody."""
+    """Ids of the people whom the bot answers in groups, in addition to owners. If unset, everybody in a group that it
+    listens in; an empty list means nobody."""
     require_mention: bool = True
     """True if it answers only messages that mention the bot, in groups."""
     mention_patterns: Annotated[tuple[MentionPattern, ...], Field(max_length=20)] = ()
     """Words that count as a mention in groups, such as `["helper", "小助手"]`, in any case; or patterns in RE2's syntax."""
     tools: ToolLists = ToolLists()
-    """The tools of the agents that are left in all chats of this account."""
+    """Restrict the agents' tools in all chats of this account."""
     chats: dict[str, ChatConfig] = {}
     """Settings of single chats, by chat id."""
     streaming: Streaming = "partial"
@@ -92,11 +92,11 @@ class AccessConfig(Section):
     shows only what the agent does until it is whole, `off` only the whole answer."""
 
     introduction: Annotated[str, Field(max_length=2_000)] = ""
-    """The bot's words when it is added to a group in which it listens; empty for nothing. The platform must say so: Feishu
-    with the event `im.chat.member.bot.added_v1`."""
+    """The bot's message when it is added to a group in which it listens; empty for none. Feishu must deliver the event
+    `im.chat.member.bot.added_v1`."""
     history: Annotated[int, Field(ge=0, le=HISTORY_MAX)] = 0
-    """The number of group messages without a mention that it may read once it is addressed: those since its last
-    answer, as untrusted text. If there were more, the agent reads that earlier ones are missing. 0 keeps none of them.
+    """The number of group messages without a mention that the agent gets once it is mentioned: those since its last
+    answer, as untrusted text. If there were more, the agent is informed that earlier ones are missing. 0 stores none.
     The platform must deliver them: Feishu with the scope `im:message.group_msg`, Telegram with privacy mode off."""
 
     def history_in(self, chat: str) -> int:
@@ -108,23 +108,23 @@ class AccessConfig(Section):
         return own.streaming if own and own.streaming else self.streaming
 
     def mentions(self, text: str) -> bool:
-        """True if one of the patterns is in it; in time that grows with its length and no faster."""
+        """Return True if a mention pattern matches, in linear time."""
         return any(_compiled(pattern).search(text) for pattern in self.mention_patterns)
 
 
 @cache
 def _compiled(pattern: str) -> Any:
-    """A plain word matches as a whole word only."""
     import re2  # loaded only if there is a pattern
 
     options = re2.Options()
     options.case_sensitive = options.log_errors = False
+    # A plain word matches only as a whole word.
     is_word = re.fullmatch(r"[a-zA-Z0-9_]+", pattern)
     return re2.compile(rf"\b{pattern}\b" if is_word else pattern, options)
 
 
 def group_refusal(access: AccessConfig, chat: str, switch: Switch | None = None) -> str | None:
-    """The reason why the bot does not listen in a group; None if it does."""
+    """Return why the bot does not listen in a group; None if it does."""
     if switch and access.group_policy != "disabled":
         return GROUP_NOT_ALLOWED if switch == "off" else None
     return _policy_refusal("group", access.group_policy, chat, access.group_allow_from)
@@ -133,9 +133,10 @@ def group_refusal(access: AccessConfig, chat: str, switch: Switch | None = None)
 def refusal(
     access: AccessConfig, context: MessageContext, *, is_owner: bool = False, switch: Switch | None = None
 ) -> str | None:
-    """The reason why this message starts no turn, in one of few words for log and metrics; None if it may. The words:
-    `bot`, `dm-disabled`, `dm-not-allowed`, `dm-not-paired` (unless the database says so), `group-disabled`,
-    `group-not-allowed`, `sender-not-allowed`, `not-mentioned`."""
+    """Return why a message starts no turn, as a label for log and metrics; None if it may.
+
+    Labels: `bot`, `dm-disabled`, `dm-not-allowed`, `dm-not-paired` (the sender may be approved in the database),
+    `group-disabled`, `group-not-allowed`, `sender-not-allowed`, `not-mentioned`."""
     if context.sender.is_bot:
         return "bot"
     if context.chat.kind == "direct":
@@ -153,7 +154,7 @@ def _refusal_within(access: AccessConfig, context: MessageContext, *, is_owner: 
     if senders is not None and not is_owner and not _is_listed(context.sender.id, senders):
         return "sender-not-allowed"
     required = access.require_mention if chat.require_mention is None else chat.require_mention
-    addressed = context.mentioned or context.press is not None  # what is pressed is the bot's own button
+    addressed = context.mentioned or context.press is not None  # a press is always of the bot's own button
     return NOT_MENTIONED if required and not addressed and not access.mentions(context.text) else None
 
 
@@ -178,8 +179,8 @@ def _is_listed(subject: str, listed: tuple[str, ...]) -> bool:
 def id_problems(
     access: AccessConfig, *, person: tuple[str, str], group: tuple[str, str], direct: str = ""
 ) -> Iterator[Mistake]:
-    """The listed ids that cannot be any. `person` and `group` are what an id looks like, as a pattern
-    and in words; `direct` is the pattern of a direct chat's id, if that is another one."""
+    """Yield listed ids with an impossible form. `person` and `group` have the pattern of an id and its description;
+    `direct` is the pattern of a direct chat's id, if different."""
     lists: list[tuple[tuple[str, ...], Sequence[str], tuple[str, str]]] = [
         (("allowFrom",), access.allow_from, person),
         (("groupAllowFrom",), access.group_allow_from, group),
@@ -196,7 +197,7 @@ def id_problems(
 
 
 def who_may_talk(access: AccessConfig) -> Bilingual:
-    """The admitted people in words, for the start and for `check`."""
+    """Describe the admitted people, for the start and for `check`."""
     count = len(access.allow_from)
     listed = Bilingual(f"{count} listed", f"名单上的 {count} 人") if count else NO_WORDS
     all_listed = ANYBODY in access.allow_from and access.dm_policy != "disabled"
@@ -225,8 +226,10 @@ def who_may_talk(access: AccessConfig) -> Bilingual:
 def access_warnings(
     access: AccessConfig, *, person: Bilingual, place: Bilingual, added: str, direct: str = ""
 ) -> Iterator[tuple[Bilingual, Bilingual]]:
-    """Warns if everybody is let in, or nobody yet, each with its fix. `person` says where their id is in the log line;
-    `direct` is the pattern of a direct chat's id, if that differs from a group's. A bot for no group is no fault."""
+    """Warn, with a fix, if everybody is admitted, or nobody yet.
+
+    `person` says where the log line has the sender's id; `direct` is the pattern of a direct chat's id, if it differs from
+    a group's. A bot without groups is no problem."""
     if access.dm_policy == "open":
         yield (
             Bilingual(

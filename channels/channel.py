@@ -1,7 +1,7 @@
-"""The port every channel implements. The gateway calls it; a channel has never heard of the gateway.
+"""The port that every channel implements. A channel does not depend on the gateway.
 
-`receive` is pure: bytes and headers in, a receipt out. It verifies, decrypts and parses, in that order, and touches
-neither network nor clock. Everything that talks to the platform is async and raises one of four `DeliveryError`s.
+`receive` is pure: bytes and headers in, a receipt out. It verifies, decrypts and parses, in that order, without network or
+clock. Calls to the platform are async and raise one of four `DeliveryError`s.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -16,8 +16,8 @@ from channels.section import QueueConfig
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WebhookRequest:
-    """One delivery: the raw body, the headers with names in lower case, and the parameters of the address, by which some
-    platforms sign. `person`: whom an `OwnPlatform` admitted."""
+    """One delivery: the raw body, the headers with lower-case names, and the query parameters, with which some platforms
+    sign. `person` is the sender that an `OwnPlatform` admitted."""
 
     headers: Sequence[tuple[str, str]]
     body: bytes
@@ -25,32 +25,33 @@ class WebhookRequest:
     person: str = ""
 
     def header(self, name: str) -> str | None:
-        """The one value of a header; None if it is missing or was sent more than once."""
+        """Return the value of a header; None if it is missing or repeated."""
         values = [value for key, value in self.headers if key == name]
         return values[0] if len(values) == 1 else None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Arrived:
-    """A message to accept. `dedupe` names it: a delivery sharing any of these keys is the same message. The first key
-    is the message's own (account-scoped by the gateway); a second one may recognise a re-push that carries another id."""
+    """A message to accept. Deliveries that share any `dedupe` key are the same message.
+
+    The first key is the message's own (the gateway scopes it by account); a second one can match a redelivery under another
+    id."""
 
     context: MessageContext
     dedupe: tuple[str, ...]
     is_menu: bool = False
-    """An entry of the platform's menu, by which a person gives a command in the direct chat with the bot; whichever that is.
-    An entry that names no command does nothing."""
+    """True for a menu entry: a command in the direct chat, which the event does not name. Unknown ones are ignored."""
     agent: str | None = None
-    """The agent that the person chose to talk to, if the channel lets them; None leaves it to the bindings."""
+    """The agent that the person chose, if the channel offers that; None leaves it to the bindings."""
     answer: bytes = b"{}"
-    """The platform's answer once it is stored: JSON."""
+    """The JSON response to the platform once the message is stored."""
     event: Mapping[str, Any] | None = field(default=None, repr=False)
-    """The platform's event as received and decrypted, to look at."""
+    """The decrypted event, for inspection."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AnsweredAtOnce:
-    """A delivery that wants an answer at once and leaves nothing behind, such as a URL check."""
+    """A delivery that needs only an immediate response, such as a URL check."""
 
     body: bytes
     type: str = "application/json"
@@ -58,7 +59,7 @@ class AnsweredAtOnce:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Ignored:
-    """A genuine delivery that starts no turn. `kind` is the platform's event name, `reason` is one of few words."""
+    """A genuine delivery that starts no turn. `kind` is the platform's event name, `reason` a short label."""
 
     kind: str
     reason: str
@@ -66,7 +67,7 @@ class Ignored:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Recalled:
-    """A person took a message back, or had the right to. `dedupe` is the key that it arrived with."""
+    """A message was recalled by its sender, or by someone with the right to. `dedupe` is the key that it arrived with."""
 
     chat: str
     message_id: str
@@ -75,7 +76,8 @@ class Recalled:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Edited:
-    """The author of a message changed it to `arrived`, whose second key names it; the first one names this very change."""
+    """A message was edited by its author to `arrived`, whose second key identifies the message and the first one this
+    edit."""
 
     arrived: Arrived
     number: int
@@ -83,7 +85,7 @@ class Edited:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Reacted:
-    """A person put 👍 or 👎 on a message; `chat` is empty if ids of messages are the platform's, not the chat's."""
+    """A person reacted with 👍 or 👎; `chat` is empty if message ids are unique on the platform."""
 
     message_id: str
     sender: str
@@ -93,8 +95,9 @@ class Reacted:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Voted:
-    """A person voted in a poll of the platform's id `poll`, or revoked the vote: `options` are then empty, else the
-    positions of the chosen options. The platform does not name the chat, so that of `arrived` is a group without an id."""
+    """A person voted in the poll with the platform's id `poll`; empty `options` mean that the vote was revoked.
+
+    `options` are positions. The platform does not name the chat, so that of `arrived` is a group without an id."""
 
     arrived: Arrived
     poll: str
@@ -103,7 +106,7 @@ class Voted:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Membership:
-    """The bot was added to a group, or removed from it. `context` says by whom, and no words."""
+    """The bot was added to a group, or removed from it, by the sender of `context`, which has no text."""
 
     context: MessageContext
     joined: bool
@@ -112,7 +115,7 @@ class Membership:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Moved:
-    """A group goes on under another id, with everything that was said in it."""
+    """A group has a new id and keeps its history."""
 
     before: str
     after: str
@@ -120,26 +123,26 @@ class Moved:
 
 Receipt: TypeAlias = Arrived | AnsweredAtOnce | Ignored | Recalled | Edited | Reacted | Voted | Membership | Moved
 Deliver: TypeAlias = Callable[[Receipt], Awaitable[None]]
-"""Stores one receipt durably. If it raises, the update must be delivered again; NotStored: that is not its fault."""
+"""Store one receipt durably. If it raises, the update must be redelivered; NotStored: the update is not at fault."""
 
 
 def with_event(receipt: Receipt, event: Mapping[str, Any]) -> Receipt:
-    """The receipt with the event that it was read from, if a turn may begin with it."""
+    """Return the receipt with its original event, if a turn may begin with it."""
     if isinstance(receipt, Edited | Voted):
         return replace(receipt, arrived=replace(receipt.arrived, event=event))
     return replace(receipt, event=event) if isinstance(receipt, Arrived) else receipt
 
 
 class NotStored(Exception):
-    """The database takes nothing at the moment."""
+    """The database is unavailable at the moment."""
 
 
 class Rejected(Exception):
-    """The delivery is not genuine or not well formed: nothing is stored, the answer is a 4xx. `reason` is for the log
-    and the metrics; the caller gets the status and `sentence`, which is mostly empty. `guess`: a secret was given and
-    is wrong; the gateway limits how many an address may try. `cause` names the setting that is to blame if the platform
-    itself has sent it, as the channel's `Condition` knows it. `code` is the sentence's, for a page with words of its
-    own."""
+    """The delivery is forged or malformed: nothing is stored, the response is a 4xx.
+
+    `reason` is for log and metrics; the caller gets the status and `sentence`, which is usually empty. `guess`: a wrong
+    secret was given; the gateway limits these per address. `cause` names the setting to blame if the platform itself sent
+    the delivery, as in the channel's `Condition`. `code` identifies the sentence for pages with texts of their own."""
 
     def __init__(
         self,
@@ -161,11 +164,11 @@ class Rejected(Exception):
 
 
 class NotReady(Exception):
-    """The channel cannot judge this delivery yet, because it does not know its own bot id: answer 503, be resent."""
+    """The channel cannot judge a delivery before it knows its own bot id. Respond with 503, so that it is redelivered."""
 
 
 class DeliveryError(Exception):
-    """A send that did not happen, or may not have. `code` is the platform's own, for the log."""
+    """A failed or ambiguous send. `code` is the platform's, for the log."""
 
     def __init__(self, message: str, *, code: str = "", retry_after_seconds: float | None = None) -> None:
         super().__init__(message)
@@ -174,12 +177,12 @@ class DeliveryError(Exception):
 
 
 class RateLimited(DeliveryError):
-    """The platform asks us to wait: try again after `retry_after_seconds`, or our own backoff if it is None."""
+    """The platform's rate limit: retry after `retry_after_seconds`, or with our own backoff if it is None."""
 
 
 class Unreachable(DeliveryError):
-    """No answer, a broken one, or a passing fault: try again with the same key. `maybe_arrived` is False if the request
-    surely did not reach the platform."""
+    """No response, a broken one, or a transient fault: retry with the same key. `maybe_arrived` is False if the request
+    cannot have reached the platform."""
 
     def __init__(self, message: str, *, code: str = "", maybe_arrived: bool = True) -> None:
         super().__init__(message, code=code)
@@ -187,11 +190,11 @@ class Unreachable(DeliveryError):
 
 
 class Refused(DeliveryError):
-    """The platform will never take this part, or this app's set-up forbids it: do not repeat, tell the operator."""
+    """A permanent refusal of this part, or a misconfigured app: do not retry, notify the operator."""
 
 
 class NotHandedOut(Refused):
-    """A file that cannot be had: its text says why, and the agent reads it."""
+    """A file that cannot be downloaded; the agent reads the reason."""
 
 
 class TooLarge(NotHandedOut):
@@ -201,90 +204,91 @@ class TooLarge(NotHandedOut):
 
 
 class Gone(DeliveryError):
-    """The chat or the person is out of reach for good: drop the part."""
+    """The chat or the person is permanently unreachable: drop the part."""
 
 
 Directive: TypeAlias = Literal["media", "voice", "reply"]
-"""`MEDIA:…` attaches a file, `[[audio_as_voice]]` makes it a voice message, `[[reply_to:…]]` picks what is answered."""
+"""`MEDIA:…` attaches a file, `[[audio_as_voice]]` makes it a voice message, `[[reply_to:…]]` picks the message to quote."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FileMessages:
-    """Each file is its own message. A text up to `caption_chars` goes with the first; pictures up to `album` are one."""
+    """Each file is a separate message. A text up to `caption_chars` is the first one's caption; up to `album` pictures are
+    grouped."""
 
     caption_chars: int = 0
     album: int = 1
 
 
 Fetch: TypeAlias = Callable[[str], Awaitable[tuple[StoredFile, bytes] | None]]
-"""The file that is kept under an id, for a part that is to be sent; None if it is gone."""
+"""Load a stored file by id, to send it; None if it is gone."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Capabilities:
-    """The things that the channel can show, as the prompt's runtime line names it (`capabilities=markdown,threads`)."""
+    """The features of a channel, as the prompt's runtime line lists them (`capabilities=markdown,threads`)."""
 
     names: tuple[str, ...]
     directives: tuple[Directive, ...] = ()
-    """The lines of an answer that are acted upon; the prompt offers these and no others."""
+    """Directives that are executed in an answer; the prompt offers only these."""
     actions: tuple[Action, ...] = ("send",)
-    """The actions of the `message` tool. `edit` and `buttons` need `buttons`, `delete` and `react` an `ActsOnMessages`."""
+    """Actions of the `message` tool. `edit` and `buttons` need `buttons`, `delete` and `react` need `ActsOnMessages`."""
     file_messages: FileMessages | None = None
-    """The way files are sent; None if a message brings them along."""
+    """The way files are sent; None if they are part of a message."""
     quotes: Quotes = "all"
-    """The parts of a reply that are shown as a reply to the question."""
+    """The parts of an answer that quote the question."""
     topics_by_reply: bool = False
-    """Only a reply lands in a topic: there every part is one."""
+    """True if only a reply is posted in a topic, so that every part there must be one."""
 
     def quotes_in(self, context: MessageContext) -> Quotes:
         return "all" if context.chat.thread and self.topics_by_reply else self.quotes
 
     marks_dropped: bool = False
-    """A dropped message is marked in its place, and an answer shows what it was made with."""
+    """True if a dropped message is marked, and an answer shows its tools and model."""
     buttons: bool = False
-    """A message can have buttons, and a message can be replaced by a later one."""
+    """True if messages can have buttons and can be replaced."""
     programs: bool = False
-    """A program asks and waits: each message is its own turn and never late, no words are a command, no rate counts."""
+    """True for programs that wait for an answer: one turn per message, never late, no commands, no rate limit."""
     shows_new_drafts: bool = False
-    """A draft is seen as soon as it is opened, and not with its first update only."""
+    """True if a draft is visible once it is opened, not only after its first update."""
     repeat_seconds: float = 0.0
-    """The seconds for which the platform recognises a repeated send by its key and shows it once."""
+    """Seconds for which the platform deduplicates sends by their key."""
 
 
 class Channel(Protocol):
     """One account of one platform."""
 
     name: str
-    """The platform, as in `channels.<name>` and in the webhook's path."""
+    """The platform's name in `channels.<name>` and in the webhook's path."""
     account: str
     access: AccessConfig
     capabilities: Capabilities
     queue: QueueConfig
-    """The account's settings about messages that arrive during a turn."""
+    """Settings for messages that arrive during a turn."""
     resend_ambiguous: bool
-    """True if a send that may have arrived is repeated even if the platform would not recognise it."""
+    """True if an ambiguous send is retried even though the platform would not deduplicate it."""
 
     def receive(self, request: WebhookRequest, now: datetime) -> Receipt:
         """Judge one delivery. Raises `Rejected`, or `NotReady` until `learn_identity` has succeeded."""
 
     async def learn_identity(self, timeout_seconds: float) -> None:
-        """Find out who the bot is, as far as the platform needs it. Raises `DeliveryError`; may be called again."""
+        """Fetch the bot's own id, if the platform needs it. May be called again. Raises `DeliveryError`."""
 
     async def enrich(self, context: MessageContext) -> MessageContext:
-        """Add what only the platform knows (names, titles, the quoted text), from a cache if there is one. Never raises
-        for the platform's trouble: what cannot be learnt stays as it is."""
+        """Add what only the platform knows (names, titles, the quoted text), from a cache if possible. Never raises:
+        unknown values stay unset."""
 
     def split(self, text: str) -> list[str]:
-        """Cut a reply into parts that one call each can carry. Joined, they say what the text said."""
+        """Split a reply into parts that fit one call each, without losing text."""
 
     async def send(self, part: Outbound, key: str) -> str:
-        """Sends one part; its message id. `key` is the same for every attempt at this part. Raises DeliveryError."""
+        """Send one part and return its message id. `key` is the same for every attempt. Raises DeliveryError."""
 
     async def close(self) -> None: ...
 
 
 async def stored_file(stored: Fetch, attachment: Attachment, bytes_max: int) -> File:
-    """A file that the gateway keeps itself, for a channel that is its own platform. Raises Gone and TooLarge."""
+    """Load a file that the gateway stores, for a channel that is its own platform. Raises Gone and TooLarge."""
     if (found := await stored(attachment.key)) is None:
         raise Gone("the file is no longer there")
     kept, data = found

@@ -1,7 +1,7 @@
-"""The condition of an account's connection to its platform, as `/readyz`, `status`, `doctor` and the page show it.
+"""State of an account's connection to its platform, for `/readyz`, `status`, `doctor` and the page.
 
-Each part of a channel (its identity, its events, its deliveries) reports for itself; the worst report is the condition. A
-cause is one of few that a channel knows by name, with the next step in both languages; nothing here holds a secret.
+Each part of a channel (identity, events, deliveries) reports separately; the worst report is the condition. Causes are
+predefined per channel, each with its fix in both languages; nothing here contains a secret.
 """
 
 import time
@@ -16,18 +16,18 @@ from channels.channel import DeliveryError, Rejected
 Link: TypeAlias = Literal["ok", "starting", "silent", "unreachable", "conflict", "refused"]
 WORST: tuple[Link, ...] = ("refused", "conflict", "unreachable", "silent", "starting", "ok")
 REJECTIONS_MAX = 5
-"""Deliveries refused in a row, with no genuine one between: one alone may be anybody's."""
+"""Consecutive refused deliveries before a fault is reported: a single one may be forged."""
 
 
 class Cause(NamedTuple):
-    """A reason why a connection is not ok, and the next step. `{at}` in the step is the place of the account's keys."""
+    """The reason for a failing connection, and the next step. `{at}` in it is replaced by the path of the account's keys."""
 
     state: Link
     reason: Bilingual
     fix: Bilingual
 
     def told(self, detail: str = "", code: str = "") -> Bilingual:
-        """Return the reason; `detail` is the English one if more is known, `code` the platform's."""
+        """Return the reason; `detail` replaces the English one, `code` is the platform's."""
         return Bilingual(detail or self.reason.en, f"{self.reason.zh}（{code}）" if code else self.reason.zh)
 
     def fix_at(self, at: str) -> Bilingual:
@@ -35,7 +35,7 @@ class Cause(NamedTuple):
 
 
 def unanswered(en: str, zh: str) -> Cause:
-    """The cause if nothing of the platform of these names has come to `server.publicUrl`."""
+    """Build the cause for a webhook that has received nothing from the platform of these names."""
     return Cause(
         "silent",
         Bilingual("no gateway answers at server.publicUrl", "server.publicUrl 处没有网关应答"),
@@ -52,7 +52,7 @@ def keys_of(channel: str, account: str) -> str:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ChannelState:
-    """`since` is a time in seconds; `reason` and `fix` are empty while the state is `ok` or `starting`."""
+    """`since` is a Unix time; `reason` and `fix` are empty while the state is `ok` or `starting`."""
 
     state: Link
     since: float
@@ -65,7 +65,7 @@ class ChannelState:
 
 
 class Condition:
-    """`causes` are the platform's, by name; `cause_of` names the one that an error means."""
+    """`causes` are the platform's, by name; `cause_of` maps an error to one of them."""
 
     def __init__(
         self,
@@ -82,28 +82,28 @@ class Condition:
         self._now = now
         self._reports: dict[str, ChannelState] = {}
         self._failing: dict[str, str] = {}
-        """The causes that parts have reported and that are not over."""
+        """The current cause of each failing part."""
         self._rejections = 0
         self._heard = False
         self.awaits_deliveries = False
-        """True if the events come to the webhook."""
+        """True if events arrive at the webhook."""
         self.state = ChannelState(state="starting", since=now())
 
     def ok(self, part: str) -> None:
         self._report(part, "ok")
 
     def starting(self, part: str) -> None:
-        """The part begins, or begins again after a usual loss."""
+        """Report that the part starts, or restarts after a normal disconnect."""
         self._report(part, "starting")
 
     def fails(self, part: str, cause: str, detail: str = "", code: str = "") -> None:
-        """Reports a cause; `detail` is the English reason, if more is known than the cause's own, `code` the platform's."""
+        """Report a cause; `detail` replaces its English reason, `code` is the platform's."""
         known = self._causes[cause]
         self._report(part, known.state, known.told(detail, code), self._fix(cause))
         self._failing[part] = cause
 
     def ends(self, part: str, cause: str) -> None:
-        """The cause is gone; the part has another one."""
+        """Clear the part if `cause` is what it last reported."""
         if self._failing.get(part) == cause:
             self.ok(part)
 
@@ -114,7 +114,7 @@ class Condition:
 
     @contextmanager
     def watching(self, part: str) -> Iterator[None]:
-        """Reports how the block ends: `ok`, or the DeliveryError that it raises."""
+        """Report how the block ends: `ok`, or the DeliveryError that it raises."""
         try:
             yield
         except DeliveryError as error:
@@ -123,7 +123,7 @@ class Condition:
         self.ok(part)
 
     def rejected(self, rejected: Rejected) -> str:
-        """Counts a delivery that was refused; returns the next step, empty if no setting is to blame."""
+        """Count a refused delivery. Return the next step, or "" if no setting is to blame."""
         if not rejected.cause:
             return ""
         self._rejections += 1
@@ -133,11 +133,11 @@ class Condition:
 
     @property
     def is_unheard(self) -> bool:
-        """True if its platform should call the webhook, and nothing of it has come."""
+        """True if the platform should call the webhook, and has not."""
         return self.awaits_deliveries and not self._heard and not self._rejections
 
     def reached(self, reason: str) -> None:
-        """Reports whether `server.publicUrl` leads here: the reason why not, or nothing."""
+        """Report whether `server.publicUrl` leads here; `reason` says why not, or is empty."""
         if reason:
             self.fails("deliveries", "unanswered", f"server.publicUrl: {reason}")
         else:

@@ -1,7 +1,7 @@
-"""Requests to a platform, each under one deadline: calls, and files, which are streamed under a cap as well.
+"""Requests to a platform, each with a total timeout: calls, and streamed downloads with a size limit.
 
-For a file no redirect is followed and nothing is unpacked: a small answer must not become a large one. What the path may
-be, and what a refusal means, is the channel's business.
+Downloads follow no redirect and decompress nothing, so a small response cannot expand. Paths and the meaning of a refusal
+are left to the channel.
 """
 
 import asyncio
@@ -16,10 +16,10 @@ from channels.channel import TooLarge, Unreachable
 from channels.transport import HttpResponse
 
 SECONDS = 25.0
-"""The time of one attempt; two of them stay inside of the time that a turn waits for a file."""
+"""Timeout of one attempt; two attempts fit the time that a turn waits for a file."""
 REFUSAL_BYTES_MAX = 65_536
 CONNECT_SECONDS_MAX = 10.0
-"""Less than the whole: what failed before it left must be distinguished from what may have arrived."""
+"""Shorter than the total timeout, to tell a request that never left from one that may have arrived."""
 NEVER_LEFT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.ProxyError)
 
 T = TypeVar("T")
@@ -37,11 +37,12 @@ async def request(
     params: Mapping[str, str] | None = None,
     **form: Any,
 ) -> HttpResponse | httpx.Response:
-    """An upload's `form`, or else `content`, which goes past httpx: that would cost more than the sending. Raises
-    Unreachable if no complete answer arrived; it tells whether the request may have arrived."""
+    """Send a request with a multipart `form`, or with `content`, which bypasses httpx for speed.
+
+    Raises Unreachable, which says whether the request may have arrived, if there is no complete response."""
     soon = min(0.8 * seconds, CONNECT_SECONDS_MAX)
     try:
-        # The client's own timeout is for one read; an answer that comes drop by drop would never end.
+        # The client's timeout applies to each read; a trickling response would never end.
         async with asyncio.timeout(seconds):
             if form:
                 each = httpx.Timeout(seconds, connect=soon, pool=soon)
@@ -75,10 +76,10 @@ async def download(
     headers: Mapping[str, str] | None = None,
     seconds: float = SECONDS,
 ) -> Download:
-    """Raises TooLarge, or Unreachable if no complete answer arrived."""
+    """Download a file. Raises TooLarge, or Unreachable if there is no complete response."""
     request_headers = {"accept-encoding": "identity", **(headers or {})}
     try:
-        # The client's own timeout is for one read; a file that comes drop by drop would never end.
+        # The client's timeout applies to each read; a trickling file would never end.
         async with asyncio.timeout(seconds):
             async with client.stream(
                 "GET", path, params=params, headers=request_headers, follow_redirects=False
@@ -90,7 +91,7 @@ async def download(
 
 
 async def twice(attempt: Callable[[], Awaitable[T]]) -> T:
-    """Tries an interrupted download once more, which is safe as it changes nothing."""
+    """Retry an interrupted download once."""
     try:
         return await attempt()
     except Unreachable:

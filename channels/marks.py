@@ -1,30 +1,30 @@
-"""The gateway's own words, as they begin in what an agent reads as a person's message. Code that writes such words
-builds them with these names; `agents.prompt.fences` breaks each of them in a person's text.
+"""Prefixes of the gateway's own texts in what an agent reads as a person's message. Code that writes such texts uses these
+names; `agents.prompt.fences` breaks each of them in a person's text.
 
-What replaces something that is no text (`[image]`, `[sticker]`, `(no text)`) is not here: a person can send that.
+Placeholders for non-text content (`[image]`, `[sticker]`, `(no text)`) are not here: a person may type them.
 """
 
 NOTE = "(The gateway"
-"""The line on the outcome of a message or of its files."""
+"""Begins a note about the outcome of a message or of its files."""
 OWN_TURN = "(A note of the gateway"
-"""A turn that no person's words began."""
+"""Begins a turn that no message started."""
 TAKEN_BACK = "(The person has taken this message back"
 ANSWER_GONE = "(This answer was removed"
 RESULT_GONE = "(This result was removed"
-"""The line in the place of a tool's result that repeated what was recalled or erased."""
+"""Replaces a tool's result that contained recalled or erased text."""
 EDITED = "(edited)"
-"""The mark above the new words of a message whose answer has begun."""
+"""Above the new text of a message that was edited after its answer began."""
 FORWARDED = "[forwarded from"
 BUNDLE = "[merged and forwarded messages]"
 VIA = "[via @"
-"""The mark above words that an inline bot wrote in a person's name."""
+"""Above text that an inline bot sent as a person."""
 BUTTON = "[button"
 VOTE = "[poll vote"
 TRANSCRIPT = "[transcript of"
 LEFT_OUT = "[Earlier steps of this turn are left out"
 RESULT = "[result of"
 CALL = "[call"
-"""A tool's mark, in a turn that is quoted."""
+"""A tool call in a quoted turn."""
 
 MARKS = (
     NOTE,

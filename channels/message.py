@@ -1,9 +1,9 @@
-"""The chat message, as it is on every platform: the vocabulary the layers above speak.
+"""The chat message in a platform-independent form.
 
-A channel turns its platform's event into one `MessageContext` and sends one `Outbound` part at a time. Nothing here
-knows a platform, a model or a database. Text in a `MessageContext` is what a person typed: data, never instructions.
+A channel turns each event into one `MessageContext` and sends one `Outbound` part at a time. Nothing here depends on a
+platform, a model or a database. Text in a `MessageContext` is untrusted data, never instructions.
 
-A `Place` is one chat, or a topic inside it, with the account that writes there: `feishu:oc_team`, `telegram:family:-100#7`.
+A `Place` is a chat, or a topic in it, and the account that writes there: `feishu:oc_team`, `telegram:family:-100#7`.
 """
 
 import re
@@ -17,13 +17,13 @@ from channels.plain import joined
 
 ChatKind: TypeAlias = Literal["direct", "group"]
 Action: TypeAlias = Literal["send", "reply", "edit", "delete", "react", "buttons", "poll"]
-"""The acts that an agent may do in a chat on its own initiative."""
+"""Actions that an agent may take in a chat on its own initiative."""
 AttachmentKind: TypeAlias = Literal["image", "file", "audio", "video", "sticker", "other"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Chat:
-    """The place in which it was said. `thread` is a topic inside the chat, never a quote reply."""
+    """The chat of a message. `thread` is a topic in the chat, never a quote reply."""
 
     id: str
     kind: ChatKind
@@ -33,7 +33,7 @@ class Chat:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Sender:
-    """The sender. `id` never changes; `name` is shown, never compared; `language` is a tag such as `zh-hans`, if known."""
+    """`id` is immutable; `name` is for display, never compared; `language` is a tag such as `zh-hans`, if known."""
 
     id: str
     name: str | None = None
@@ -43,7 +43,7 @@ class Sender:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Attachment:
-    """`key` is all that the channel needs to fetch it; `type` is its media type if the platform says it with the message."""
+    """`key` is what the channel needs to fetch it; `type` is its media type if the event has it."""
 
     kind: AttachmentKind
     key: str
@@ -52,20 +52,20 @@ class Attachment:
 
 
 PICTURES = ("image/png", "image/jpeg", "image/gif", "image/webp")
-"""The types of pictures that models see and browsers may show."""
+"""Picture types that models accept and browsers may show inline."""
 UNKNOWN_TYPE = "application/octet-stream"
 MEDIA_TYPE = re.compile(r"[a-z0-9][a-z0-9.+-]{0,60}/[a-z0-9][a-z0-9.+-]{0,60}")
 
 
 def media_type(header: str) -> str:
-    """The type that a Content-Type header says, without its parameters."""
+    """Return the media type of a Content-Type header, without parameters."""
     kind = header.partition(";")[0].strip().lower()
     return kind if MEDIA_TYPE.fullmatch(kind) else UNKNOWN_TYPE
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class File:
-    """A file that was received or is to be sent. `type` is its media type, as far as known."""
+    """A file that was received or is to be sent. `type` is its media type, if known."""
 
     name: str
     type: str
@@ -74,7 +74,7 @@ class File:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StoredFile:
-    """A file that is kept under `id`: its record in messages. `size` is in bytes."""
+    """Record of a stored file. `size` is in bytes."""
 
     id: str
     name: str
@@ -83,15 +83,15 @@ class StoredFile:
 
 
 def not_sent(*files: StoredFile) -> str:
-    """The text in place of files that the platform does not take."""
+    """Return the text that replaces files which the platform does not accept."""
     names = ", ".join(file.name for file in files)
     return f"文件未能发送：{names} / This file could not be sent: {names}"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Quote:
-    """The earlier message this one answers, with its text and its files if the platform gives them. `foreign`: neither
-    the person who quotes it nor the bot wrote it."""
+    """The quoted message, with text and files if the platform gives them. `foreign`: written neither by the person who
+    quotes it nor by the bot."""
 
     message_id: str
     text: str | None = None
@@ -99,36 +99,36 @@ class Quote:
     attachments: tuple[Attachment, ...] = ()
     foreign: bool = False
     opens_thread: bool = False
-    """It is the first message of the thread, which the platform names in every message there."""
+    """True for the first message of the thread, which the platform quotes in every message there."""
 
 
 OriginKind: TypeAlias = Literal["schedule", "task", "result", "process", "hook", "send"]
-"""`task`: a piece of work for another run of an agent; `result`: the end of one; `process`: that of a background command."""
+"""`task`: a delegated task; `result`: its result; `process`: the end of a background command."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Origin:
-    """The cause of a turn that no person's message began. It happens on behalf of the message's sender, who asked for it
-    earlier, or of the operator, whose config says it: `by_operator`, and the sender's id is then empty. `due` is the time
-    at which it was to happen. `external`: the text holds external content, which its maker has fenced and made
-    harmless."""
+    """The cause of a turn that no message started.
+
+    The turn acts for the message's sender, who asked for it earlier, or (`by_operator`, with an empty sender id) for the
+    operator's config. `due` is its scheduled time. `external`: the text contains external content, already fenced."""
 
     kind: OriginKind
     id: str
     run: str = ""
-    """Tells this time from the others of the same id."""
+    """Distinguishes runs of the same id."""
     title: str = ""
     due: float = 0.0
     late: bool = False
-    """The gateway was not there at `due`."""
+    """True if the gateway was not running at `due`."""
     by_operator: bool = False
     external: bool = False
     tainted: bool = False
-    """The turn that asked for it had read external content."""
+    """True if the turn that requested it had read external content."""
 
     @property
     def is_foreign(self) -> bool:
-        """True if external content is in its text, or has led to it."""
+        """True if the text contains external content, or was caused by it."""
         return self.external or self.tainted
 
     @property
@@ -151,25 +151,24 @@ class MessageContext:
     attachments: tuple[Attachment, ...] = ()
     reply_to: Quote | None = None
     more: bool = False
-    """More of the same is likely to follow at once: one of an album, or a paste that the platform cut."""
+    """True if more is likely to follow: an album, or a paste that the platform split."""
     mark: str = ""
-    """The beginning of `text` if that is the gateway's own, such as `[forwarded from Bob]`; no person can write it."""
+    """Prefix of `text` written by the gateway, such as `[forwarded from Bob]`; users cannot forge it."""
     press: "Press | None" = None
-    """The press of a button, instead of words; `sender` pressed it, as the platform's event says."""
+    """The button that `sender` pressed, instead of text."""
     language: Literal["en", "zh"] | None = None
-    """The language in which the gateway answers: chosen on the page, else found when the message is accepted."""
+    """The language of the gateway's texts: chosen on the page, else detected when the message is accepted."""
     instead: str | None = None
-    """The sender's own earlier message of which this is another version."""
+    """The sender's earlier message of which this is a new version."""
     branch: Literal["begins", "goes on"] | None = None
-    """Its conversation has branches, which a message of the web chat goes on with or begins; None if it has none."""
+    """`begins`: a web chat message starts a branch; `goes on`: it continues one; None: there are no branches."""
     origin: Origin | None = None
-    """Set if no person's message begins the turn; `message_id` is then that of the message to reply to, empty for none,
-    and the text is no command."""
+    """Set if no message started the turn; `message_id` is then the message to reply to, or empty. The text is no command."""
 
     @property
     def is_foreign(self) -> bool:
-        """True if what stays of it in the history is not its sender's own: it is forwarded, of an inline bot, from another
-        system, asked for by a turn that had read external content, or it has a foreign quote's files."""
+        """True if its text in the history is not all by its sender: forwarded, from an inline bot or another system,
+        requested by a tainted turn, or with a foreign quote's files."""
         marked = any(line.startswith((FORWARDED, BUNDLE, VIA)) for line in self.mark.splitlines())
         stays = (
             self.mark.startswith(BUTTON)
@@ -185,7 +184,7 @@ class MessageContext:
 
     @property
     def wordless(self) -> "MessageContext":
-        """The message without what was written: its place, its sender, their language and the button that they pressed."""
+        """Return the message without its content: chat, sender, language and the pressed button."""
         return replace(self, text="", mark="", attachments=(), reply_to=None, more=False)
 
 
@@ -195,10 +194,11 @@ LABEL_CHARS_MAX = 40
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Press:
-    """A button that was pressed. `token` is what it was sent with; `message_id` is the message above it. Not `placed`:
-    the event does not say in what kind of chat, so the context says a group, the stricter. `label` is what an agent
-    wrote on it, once that is known; on the gateway's own buttons it is empty. A vote in an agent's poll is a press without
-    a token, whose label is the vote."""
+    """A button press. `token` identifies the button; `message_id` is the message above it.
+
+    Not `placed`: the event lacks the kind of chat, so the context says group, the stricter one. `label` is set for buttons
+    of an agent and empty for the gateway's. A vote in an agent's poll is a press without a token and with the vote as
+    label."""
 
     token: str
     message_id: str
@@ -208,7 +208,7 @@ class Press:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Button:
-    """A button under a part. `token` comes back with a press and carries no authority; at most 60 of A-Z a-z 0-9 _ - :"""
+    """A button under a part. `token` returns with a press and carries no authority; at most 60 of A-Z a-z 0-9 _ - :"""
 
     label: str
     token: str
@@ -216,7 +216,7 @@ class Button:
 
     @property
     def shown(self) -> str:
-        """The label on one line, no longer than people can read it on a phone."""
+        """The label on one line, truncated to what fits a phone."""
         line = " ".join(self.label.split()) or "…"
         if len(line) <= LABEL_CHARS_MAX:
             return line
@@ -228,7 +228,7 @@ class Button:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Target:
-    """The place of a part: as a reply to `reply_to` if set, else plainly. A person's id as `chat` is their direct chat."""
+    """The destination of a part: as a reply to `reply_to`, if set. A person's id as `chat` is their direct chat."""
 
     chat: str
     thread: str | None = None
@@ -237,8 +237,8 @@ class Target:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TurnFacts:
-    """The cost of an answer: tokens in (cached too) and out, the price if known. `failed`: it says why there is no
-    answer. `unfinished`: a limit stopped it, and the next message may have it go on."""
+    """Usage of an answer: tokens in (including cached) and out, and the price if known. `failed`: the text says why there
+    is no answer. `unfinished`: a limit stopped the turn, and the next message may continue it."""
 
     failed: bool = False
     unfinished: bool = False
@@ -251,7 +251,7 @@ class TurnFacts:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Folded:
-    """Markdown beneath a text that a reader unfolds by its title; a channel that cannot fold shows it as it is."""
+    """Markdown in a collapsible section; a channel without them shows it as text."""
 
     title: str
     text: str
@@ -259,10 +259,11 @@ class Folded:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Outbound:
-    """One part of a reply, small enough for one call of the platform's API. `text` is Markdown. Each of the rest is
-    only for a channel with the capability: `files`, and `voice`, which makes sound among them a voice message;
-    `dropped`: the message gets no answer; `buttons`; `replaces`: the id of an earlier message of the bot, which this
-    part takes the place of, buttons included; `options`: it is a poll with these answers; `turn`; `folded`."""
+    """One part of a reply, small enough for one API call. `text` is Markdown. The other fields need the channel's
+    capability:
+
+    `voice` sends audio `files` as voice messages; `dropped`: the message gets no answer; `replaces` is the id of an earlier
+    message of the bot to replace, with its buttons; `options` make it a poll."""
 
     target: Target
     text: str
@@ -303,7 +304,7 @@ class Place:
 
 
 def place_of(text: str, accounts: Mapping[str, Collection[str]]) -> Place:
-    """The place that is written. `accounts` has the accounts of each channel. Raises ValueError with what to write."""
+    """Parse a place. `accounts` lists the accounts of each channel. Raises ValueError with the expected form."""
     match = _FORM.fullmatch(text)
     if match is None or not text.isprintable():
         raise ValueError(EXPECTED)

@@ -8,7 +8,7 @@ _WEEKDAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")  # strftime's woul
 
 
 class MachineZone(tzinfo):
-    """The zone of the system's clock, asked again for each moment, so its daylight saving time counts."""
+    """The system's time zone, looked up for each moment, so that daylight saving time is applied."""
 
     def utcoffset(self, moment: datetime | None) -> timedelta | None:
         return moment.replace(tzinfo=None).astimezone().utcoffset() if moment else None
@@ -17,7 +17,7 @@ class MachineZone(tzinfo):
         return moment.replace(tzinfo=None).astimezone().tzname() if moment else None
 
     def dst(self, moment: datetime | None) -> None:
-        """Unknown: the system says the whole offset alone."""
+        """Unknown: the system reports only the total offset."""
 
     def fromutc(self, moment: datetime) -> datetime:
         here = moment.replace(tzinfo=UTC).astimezone()
@@ -26,7 +26,7 @@ class MachineZone(tzinfo):
 
 
 def zone_of(name: str | None) -> tzinfo:
-    """Raises KeyError, ValueError or OSError for a name that is no zone's."""
+    """Return the zone. Raises KeyError, ValueError or OSError for an unknown name."""
     return ZoneInfo(name) if name else MachineZone()
 
 
@@ -41,7 +41,7 @@ def timestamp(at: datetime | float, zone: tzinfo) -> str:
 
 
 def clock(at: datetime | float, zone: tzinfo) -> str:
-    """`14:31 UTC`. Many zones have only a number for a name, such as `-03`, which would read as a range of hours."""
+    """`14:31 UTC`. Prefix UTC to zones named by an offset, such as `-03`, which would read as a range of hours."""
     moment = local(at, zone)
     return f"{moment:%H:%M} {re.sub('^(?=[+-])', 'UTC', moment.tzname() or '')}"
 

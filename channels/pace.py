@@ -1,8 +1,7 @@
-"""The pace at which an account sends: as fast as there is something to send, until the platform asks to slow down.
+"""Rate limiting of an account's sends: no delay until the platform asks to slow down.
 
-Then the whole account, or the one chat that was named, waits for the requested time, and for a minute after that keeps
-to the platform's documented rate by a token bucket. A rate from the config holds from the start. A request that many
-need at once is made once.
+Then the account, or the chat in question, waits for the requested time and keeps the platform's documented rate, by a token
+bucket, for a minute more. A rate from the config always applies. `SingleFlight` merges concurrent identical requests.
 """
 
 import asyncio
@@ -15,7 +14,7 @@ from channels.channel import RateLimited, Unreachable
 
 CAREFUL_SECONDS = 60.0
 WAIT_SECONDS_MAX = 2.0
-"""A part that must wait longer is given back to the outbox, which remembers it over a restart."""
+"""A part that must wait longer is returned to the outbox, which persists it."""
 ACCOUNT = ""
 
 T = TypeVar("T")
@@ -23,7 +22,7 @@ T = TypeVar("T")
 
 @dataclass(slots=True)
 class _Bucket:
-    """One second's worth of tokens. Debt is allowed: it is the queue of those who wait."""
+    """Token bucket of one second's tokens. Negative tokens are the queue of waiting sends."""
 
     rate: float
     tokens: float
@@ -32,7 +31,7 @@ class _Bucket:
     ends: float = float("inf")
 
     def reserve(self, now: float) -> float:
-        """The seconds to wait before sending."""
+        """Take a token. Return the seconds to wait before sending."""
         self.tokens = min(max(1.0, self.rate), self.tokens + (now - self.at) * self.rate)
         self.at = now
         self.tokens -= 1
@@ -41,7 +40,7 @@ class _Bucket:
 
 @dataclass(kw_only=True)
 class Pace:
-    """The buckets of one account: its own, and one for each chat that was too fast. Rates are sends a second."""
+    """The buckets of one account: its own, and one per throttled chat. Rates are in sends per second."""
 
     per_second: float | None
     account_rate: float
@@ -54,7 +53,7 @@ class Pace:
             self._buckets[ACCOUNT] = _Bucket(self.per_second, max(1.0, self.per_second), self.clock())
 
     async def wait(self, chat: str) -> None:
-        """Return when a message may go to `chat`. Raises RateLimited if that is not soon."""
+        """Wait until a message may be sent to `chat`. Raises RateLimited if that takes longer than `WAIT_SECONDS_MAX`."""
         now = self.clock()
         self._buckets = {key: bucket for key, bucket in self._buckets.items() if bucket.ends >= now}
         buckets = [bucket for key in (ACCOUNT, chat) if (bucket := self._buckets.get(key))]
@@ -67,7 +66,7 @@ class Pace:
             await asyncio.sleep(wait)
 
     def slow(self, chat: str | None, seconds: float) -> None:
-        """The platform asked to wait: with this chat, or with everything."""
+        """Apply the platform's request to wait, for this chat or the whole account."""
         now, key = self.clock(), chat or ACCOUNT
         rate = self.chat_rate(key) if chat else self.per_second or self.account_rate
         bucket = self._buckets.setdefault(key, _Bucket(rate, 0.0, now))
@@ -78,7 +77,7 @@ class Pace:
 
 
 class SingleFlight(Generic[T]):
-    """`request` runs once at a time, and again after it has ended. No caller's deadline cancels it for others."""
+    """Share one running `request` between callers; a caller's timeout does not cancel it for others."""
 
     def __init__(self, request: Callable[[], Coroutine[Any, Any, T]], *, late: str = "no answer in time") -> None:
         self._request = request
@@ -86,7 +85,7 @@ class SingleFlight(Generic[T]):
         self._task: asyncio.Task[T] | None = None
 
     async def get(self, timeout_seconds: float | None = None) -> T:
-        """The result. Raises what `request` raises, or Unreachable."""
+        """Return the result. Raises what `request` raises, or Unreachable."""
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._request())
             self._task.add_done_callback(lambda task: task.cancelled() or task.exception())

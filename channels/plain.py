@@ -1,11 +1,10 @@
-"""A stranger's text as Markdown that shows it as it is: no markup, no mention and no command comes of it. Pure.
+"""Escape untrusted text for Markdown, so that it contains no markup, mention or command. Pure.
 
-What a Markdown parser would take for markup is a character entity, which every dialect here decodes; a backslash would
-begin a formula before a bracket. A name behind an `@` and a word behind a `/` are kept apart by a space of no width, as
-the platforms look for them in the text that a reader sees.
+Markup characters become character entities, which every dialect here decodes; a backslash would start a formula before a
+bracket. A zero-width space after `@` and `/` prevents mentions and commands, since platforms parse the displayed text.
 
-Characters as readers see them (an emoji and its skin tone, a letter and its accent) are not cut: the rules that matter in
-chats, from Unicode's categories, not the full segmentation.
+User-perceived characters (an emoji with its skin tone, a letter with its accent) are not split. The rules are a subset of
+Unicode segmentation, based on categories.
 """
 
 import re
@@ -13,7 +12,7 @@ import unicodedata
 from typing import Literal, TypeAlias
 
 Where: TypeAlias = Literal["text", "line of code", "block of code"]
-"""The Markdown around the text."""
+"""The Markdown context of the text."""
 CHARS_MAX = 2_000
 
 _BREAKS = re.compile("\r\n|[\r\v\f\x85\u2028\u2029]")
@@ -27,7 +26,7 @@ _BLOCK = re.compile(r"^([#+=-]|\d{1,9}(?=[.)])|[ \t]+)", re.MULTILINE)
 
 
 def plain(text: str, where: Where = "text") -> str:
-    """The text, at most `CHARS_MAX` characters of it."""
+    """Escape the text, truncated to `CHARS_MAX` characters."""
     text = _UNSEEN.sub("", _BREAKS.sub("\n", text))
     text = text if len(text) <= CHARS_MAX else text[: CHARS_MAX - 1] + "…"
     match where:
@@ -42,13 +41,12 @@ def plain(text: str, where: Where = "text") -> str:
 
 
 def apart(before: str, after: str) -> str:
-    """Return a space of no width if two texts, each harmless by itself, would call somebody together; else nothing."""
+    """Return a zero-width space if joining two harmless texts would form a mention or a command; else ""."""
     tail = before[-2:]
     return "\u200b" if tail and _JOINED.match(tail + after, len(tail) - 1) else ""
 
 
 def _block(match: re.Match[str]) -> str:
-    """The first character of a heading, a list or a line beneath one; an indentation in spaces that are no code."""
     mark = match[0]
     if mark.isspace():
         return "\u00a0" * len(mark.expandtabs(4))
@@ -56,7 +54,7 @@ def _block(match: re.Match[str]) -> str:
 
 
 def marked(text: str, mark: str) -> str:
-    """The words of a text between two marks of Markdown; blanks around the words stay outside of them."""
+    """Wrap the text in Markdown marks, leaving surrounding blanks outside."""
     words = text.strip()
     if not words:
         return text
@@ -68,13 +66,13 @@ def marked(text: str, mark: str) -> str:
 
 
 _VIRAMA = 9
-"""The combining class of what joins two Indic consonants."""
+"""Combining class of viramas, which join two Indic consonants."""
 _FLAG_HALVES = "".join(map(chr, range(0x1F1E6, 0x1F200)))
 
 
 def joined(text: str, at: int) -> bool:
-    """True if the code points on both sides of this place are one character to the eye: an emoji and its skin tone, a
-    letter and its accent, the two halves of a flag."""
+    """Return True if a cut at this position would split a user-perceived character: an emoji and its skin tone, a letter
+    and its accent, the two halves of a flag."""
     if not 0 < at < len(text):
         return False
     before, after = text[at - 1], text[at]

@@ -1,4 +1,4 @@
-"""The base of every config section, and the sections that several places share: `queue` and the lists of tools."""
+"""Base class of the config sections, and the shared sections: `queue` and the tool lists."""
 
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, Self, TypeAlias
@@ -9,17 +9,19 @@ from pydantic_core import PydanticKnownError
 
 
 class Section(BaseModel, extra="forbid", strict=True, frozen=True, alias_generator=to_camel):
-    """Its fields are the keys of the file, each with its docstring."""
+    """Fields are the keys of the file, each with its docstring."""
 
     def but(self, **values: Any) -> Self:
-        """A copy with other values, which are not checked."""
+        """Return a copy with other values, without validation."""
         return self.model_copy(update=values)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LocalPath:
-    """Mark a field that names files or folders of this machine: relative ones count from the config file's folder, and
-    `clawgate backup` includes them, and the files called `beside` next to them. `left_out` is the reason why it does not."""
+    """Mark a field as a path on this machine.
+
+    Relative paths are resolved against the config file's folder. `clawgate backup` includes the path and its siblings named
+    `beside`; `left_out` says why it does not."""
 
     beside: tuple[str, ...] = ()
     left_out: str = ""
@@ -53,7 +55,6 @@ ToolNames = Annotated[tuple[str, ...], Listed]
 
 
 def _given(value: object) -> object:
-    """A list that is begun and left empty is a slip, and not everything."""
     if value is None:
         raise PydanticKnownError("tuple_type")
     return value

@@ -1,9 +1,7 @@
-"""Markdown in the words that every chat knows: no HTML tags, no reference links, formulas as code. Pure.
+"""Rewrite Markdown into the common subset of all chats: no HTML tags, no reference links, formulas as code. Pure.
 
-Code stays as it is written, and so do a tag without its other half, a tag that we do not know, and a definition that
-no link uses. Idempotent, so that a text and the parts that it is cut into come out alike.
-
-To the dialects a formula's backslash, star or underscore would be markup; as code it is shown as it was written.
+Code, unpaired or unknown tags, and unused link definitions stay as they are. Idempotent, so a text and the parts that it is
+split into give the same result. Formulas become code because their backslashes, stars and underscores would be markup.
 """
 
 import re
@@ -40,7 +38,7 @@ _LOWERED = str.maketrans("0123456789+-=()", "₀₁₂₃₄₅₆₇₈₉₊�
 
 
 def spelt(markdown: str, *, boxes: bool = False) -> str:
-    """The Markdown without what a chat would show raw. With `boxes` a task of a list has its box as a character."""
+    """Rewrite Markdown that a chat would show raw. With `boxes`, task list items get a box character."""
     written = markdown = shielded(markdown)
     if "]:" in markdown:
         markdown = _resolved(markdown)
@@ -53,7 +51,6 @@ def spelt(markdown: str, *, boxes: bool = False) -> str:
 
 
 def _outside_code(text: str, change: Callable[[str], str]) -> str:
-    """The text with everything changed but code, which the change sees as one character each."""
     kept: list[str] = []
 
     def hide(match: re.Match[str]) -> str:
@@ -92,7 +89,6 @@ def _label(written: str) -> str:
 
 
 def _untagged(text: str) -> str:
-    """Each pair as marks of Markdown where they would be read as such, else without the tags."""
     pairs: list[tuple[re.Match[str], re.Match[str]]] = []
     opened: list[re.Match[str]] = []
     for match in _TAG.finditer(text):
@@ -138,7 +134,6 @@ def _edits(text: str, begin: re.Match[str], end: re.Match[str]) -> list[tuple[in
 
 
 def _broken(text: str) -> str:
-    """`<br>` as a new line of the same block; a table's row has only one."""
     return "\n".join(_line_broken(line) if "<br" in line.lower() else line for line in text.split("\n"))
 
 
@@ -174,7 +169,7 @@ _LINES = re.compile(r"[ \t]*\n[ >\t]*")
 
 
 def shielded(markdown: str) -> str:
-    """The Markdown with its formulas as code; `$5` and `$PATH` stay as they are."""
+    """Turn formulas into code; `$5` and `$PATH` stay as they are."""
     if "$" not in markdown and "\\(" not in markdown and "\\[" not in markdown:
         return markdown
     rows = _rows(markdown) if "|" in markdown else ()

@@ -1,8 +1,7 @@
-"""Cut Markdown into parts that one message each can carry, so that each part still reads as Markdown. Pure.
+"""Split Markdown into parts that fit one message each and are valid Markdown. Pure.
 
-What a message carries is the channel's to say, as limits. A cut falls between lines if it can, else behind a sentence
-or a word, and at last between characters as people see them. A code fence that is cut is closed and opened again, with
-its language; a table that is cut gets its head again. How the Markdown will look is not known here.
+The channel sets the limits. Cut between lines if possible, else after a sentence or a word, else between user-perceived
+characters. A code fence that is cut is closed and reopened with its language; a table gets its head again.
 """
 
 import re
@@ -20,21 +19,22 @@ _MARKUP = re.compile(r"^(?=(?:[-*+>]|#{1,6})(?:\s|$)|`{3}|~{3})")
 _PLACES = (("。",), (" ",), (",",), ("、",))
 _TIDY_PLACES = (("。", "！", "？", ". ", "! ", "? "), (" ",), ("，", "、", ",", ";", "；"))
 _CLUSTER_MAX = 64
-"""The longest character that people write; a heap of accents beyond it may be cut."""
+"""Longest character in code points; more combining marks may be cut."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Limit:
-    """The most that one message carries. `measure` adds up, and no character measures less than one."""
+    """A size limit of a message. `measure` must be additive and at least one per character."""
 
     measure: Callable[[str], int]
     most: int
 
 
 def split(text: str, limits: Sequence[Limit], *, tidy: bool = False) -> list[str]:
-    """The parts, in order; one empty text gives none. Without the fences and heads put in again, they are the text. As
-    it is, every part is filled with lines to the brim. A `tidy` cut falls between paragraphs, if the part is a third
-    full by then, and behind a sentence rather than a word."""
+    """Return the parts in order; none for an empty text. Apart from repeated fences and table heads, they join to the text.
+
+    By default, fill every part with as many lines as fit. With `tidy`, cut between paragraphs once a part is a third full,
+    and after a sentence rather than a word."""
     text = text.strip("\n")
     if not text.strip():
         return []
@@ -57,7 +57,6 @@ def split(text: str, limits: Sequence[Limit], *, tidy: bool = False) -> list[str
 
 
 def _fits(text: str, limits: Sequence[Limit], *, share: int = 1) -> bool:
-    """True if the text fits in that fraction of a message: 2 is half of one."""
     return all(limit.measure(text) * share <= limit.most for limit in limits)
 
 
@@ -65,11 +64,10 @@ def _fits(text: str, limits: Sequence[Limit], *, share: int = 1) -> bool:
 class _Line:
     text: str
     goes_on: bool = False
-    """True if it continues the line before, which was too long."""
+    """True if it continues the previous line, which was too long."""
 
 
 def _lines(text: str, limits: Sequence[Limit], tidy: bool) -> list[_Line]:
-    """The lines, each short enough to fit a part together with a fence around it."""
     lines: list[_Line] = []
     for line in text.split("\n"):
         goes_on = False
@@ -98,11 +96,11 @@ def _cut(line: str, limits: Sequence[Limit], places: tuple[tuple[str, ...], ...]
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Fence:
     prefix: str
-    """The beginning of every line inside: blanks of a list item, or the marks of a quote."""
+    """Prefix of every line inside: a list item's indent, or quote marks."""
     mark: str
     info: str
     floor: int = 0
-    """The text of the list item begins here; a line that begins before it ends the item, and the fence with it."""
+    """Column of the list item's text; a line that starts before it ends the item and the fence."""
 
     def holds(self, line: str) -> bool:
         if ">" in self.prefix:
@@ -118,13 +116,13 @@ class _Fence:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _State:
-    """The state behind a line: all that is open there."""
+    """The constructs that are open after a line."""
 
     fence: _Fence | None = None
     table: tuple[str, ...] = ()
-    """The first lines of the table we are in, three at most: head, rule, and whether there is more."""
+    """The first lines of the current table, at most three: head, delimiter row, first row."""
     indent: int = 0
-    """The column at which the text of the current list item begins."""
+    """Column of the current list item's text."""
 
     def after(self, line: str) -> "_State":
         fence = self.fence if self.fence and self.fence.holds(line) else None
@@ -161,17 +159,17 @@ def _opened(match: re.Match[str], indent: int) -> _Fence | None:
 
 @dataclass(slots=True)
 class _Part:
-    """A part in the making: what is open where it begins is put in again."""
+    """A part being built; it starts by reopening what its predecessor left open."""
 
     limits: Sequence[Limit]
     state: _State
     _shift: int | None = None
-    """Blanks that the lines lose: deep in a list item they would begin the part with code. None before the first line."""
+    """Indent to remove: deep list items would start the part with a code block. None before the first line."""
     _texts: list[str] = field(default_factory=list)
     _own: int = 0
     _sizes: list[int] = field(default_factory=list)
     _end: tuple[int, int, _State] | None = None
-    """The last good place to end: how many texts, how many of our own lines, and what is open there."""
+    """The last good cut: number of texts, number of own lines, and the state there."""
 
     def __post_init__(self) -> None:
         fence = self.state.fence
@@ -207,7 +205,7 @@ class _Part:
         self._own += 1
 
     def step_back(self, line: _Line) -> int:
-        """End at the last good place, if that leaves enough; how many lines before this one the next part takes over."""
+        """End at the last good cut, if enough remains. Return how many of the last lines the next part takes over."""
         if (
             self._end is None
             or self._ends_well(line)
@@ -225,14 +223,12 @@ class _Part:
         return ("".join(self._texts) + closing).strip("\n")
 
     def next(self, line: _Line) -> "_Part":
-        """The part that begins with this line; what the line ends is not put in again."""
         fence, table = self.state.fence, self.state.table
         fence = fence if fence and (line.goes_on or fence.holds(line.text)) else None
         table = table if "|" in line.text and len(table) > 2 else ()
         return _Part(self.limits, replace(self.state, fence=fence, table=table), self._shift if fence else None)
 
     def _put_in_again(self) -> list[str]:
-        """Repeats the open fence or table head, unless it would leave no room for more."""
         fence, table = self.state.fence, self.state.table
         if fence and not _fits(fence.prefix + fence.mark, self.limits, share=5):
             self.state = replace(self.state, fence=None)

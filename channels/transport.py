@@ -1,9 +1,8 @@
-"""aiohttp's connections below httpx: what every HTTP client of channels and model wires sends through.
+"""An httpx transport on aiohttp's connections, used by every HTTP client of channels and model APIs.
 
-httpx's own pool looks at every connection for each request and wakes up several times for each read; with fifty chats that
-was half of a turn's cost. `library` is `httpx`, or the `httpx2` that the model SDKs bring: the two have the same names. What
-callers see stays httpx's: its requests, its responses, and its exceptions, by which a send is known never to have left. The
-JSON calls of platforms have its exceptions alone.
+httpx's pool scans every connection on each request and wakes up several times per read: half of a turn's CPU time with
+fifty chats. `library` is `httpx`, or the `httpx2` of the model SDKs, with the same names. Callers still see httpx's
+requests, responses and exceptions, which tell whether a send never left. Small JSON calls keep only its exceptions.
 """
 
 import ssl
@@ -26,20 +25,19 @@ log = structlog.get_logger()
 
 CONNECTIONS_MAX = 1000
 KEEP_ALIVE_SECONDS = 4.0
-"""The time an idle connection is kept: shorter than any server's or proxy's, so that none closes a connection just as
-it is used again: the shortest are the 5 seconds of uvicorn and Node. Losing a send this way leaves it ambiguous;
-Telegram sends are not retried."""
+"""Idle timeout, shorter than any server's or proxy's (5 seconds in uvicorn and Node), so that none closes a connection as
+it is reused. That would make a send ambiguous, and Telegram sends are not retried."""
 PIECE_BYTES = 256 * 1024
 ANSWER_BYTES_MAX = 32 * 1024 * 1024
-"""The size of an answer that is read whole, unpacked: no server decides how much memory it takes."""
+"""Maximum decompressed size of a response that is read as a whole."""
 _AUTOMATIC = ("accept", "accept-encoding", "content-type", "user-agent")
-"""Headers that aiohttp would add: httpx has decided about them."""
+"""Headers that aiohttp would add by itself; httpx has set them already."""
 _OWN = {"accept": "*/*", "accept-encoding": "identity", "user-agent": "clawgate"}
 
 
 @dataclass(frozen=True, slots=True)
 class HttpResponse:
-    """A whole answer, under httpx's names. `headers` know no case."""
+    """A complete response, with httpx's names. `headers` are case-insensitive."""
 
     status_code: int
     headers: Mapping[str, str]
@@ -47,13 +45,13 @@ class HttpResponse:
 
 
 def is_local(url: str) -> bool:
-    """A server on this machine is never behind a proxy."""
+    """Return True for a server on this machine, which needs no proxy."""
     host = urlsplit(url).hostname or ""
     return host in ("localhost", "::1") or host.startswith("127.")
 
 
 def proxy_for(url: str) -> str | None:
-    """The proxy that the environment names for this address."""
+    """Return the proxy that the environment sets for this URL."""
     parts = urlsplit(url)
     if is_local(url) or urllib.request.proxy_bypass(parts.hostname or ""):
         return None
@@ -76,12 +74,13 @@ class Transport(httpx.AsyncBaseTransport):
         return await self.send(request, await request.aread())
 
     async def send(self, request: Any, body: bytes) -> Any:
-        """Sends the request with this body instead of its own. Raises the library's exceptions: ConnectError,
-        ConnectTimeout and ProxyError for what never left."""
+        """Send the request with this body instead of its own.
+
+        Raises the library's exceptions: ConnectError, ConnectTimeout and ProxyError mean that it never left."""
         import yarl
 
         parts = request.extensions
-        if "sent" not in parts:  # the same however often it is sent
+        if "sent" not in parts:  # computed once for all retries
             address = yarl.URL(self.address(str(request.url)), encoded=True)
             raw = ((name.lower(), name.decode(), value.decode("latin-1")) for name, value in request.headers.raw)
             framed = [(name, value) for lower, name, value in raw if lower not in _FRAMING]
@@ -99,7 +98,7 @@ class Transport(httpx.AsyncBaseTransport):
         )
 
     async def ask(self, method: str, url: str, headers: Mapping[str, str], body: bytes, seconds: float) -> HttpResponse:
-        """The whole answer to a small request, without httpx's objects. Raises the same exceptions."""
+        """Send a small request and return the complete response, without httpx's objects. Raises the same exceptions."""
         import yarl
 
         address = yarl.URL(self.address(url), encoded=True)
@@ -197,17 +196,15 @@ def client_class(library: Any) -> type[Any]:
 
 @cache
 def _certificates(library: Any) -> ssl.SSLContext:
-    """Read once for all clients: it takes 20 ms."""
     context: ssl.SSLContext = library.create_ssl_context()
     return context
 
 
 _FRAMING = (b"transfer-encoding", b"connection", b"content-length")
-"""Headers that say how a body is framed: it is whole, so it goes with its length."""
+"""Framing headers to drop: the complete body is sent with its length."""
 
 
 def _content(body: bytes) -> "bytes | AsyncIterator[bytes] | None":
-    """A large body goes in pieces, so that other chats have their turn in between."""
     return (_pieces(body) if len(body) > PIECE_BYTES else body) or None
 
 
@@ -252,7 +249,6 @@ def _let_go(response: "aiohttp.ClientResponse") -> None:
 
 @contextmanager
 def _translated(library: Any) -> Iterator[None]:
-    """aiohttp's errors as httpx's: first those before the request left, then those that leave doubt."""
     import aiohttp
 
     try:
@@ -274,5 +270,4 @@ def _translated(library: Any) -> Iterator[None]:
 
 
 def _shown(error: Exception) -> str:
-    """Its own text may hold the whole address, and with it Telegram's token; so it is no cause either."""
     return type(error).__name__

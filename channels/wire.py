@@ -1,6 +1,6 @@
-"""A platform's JSON, read with care: unknown keys are ignored, and no type is believed unchecked.
+"""Defensive reading of a platform's JSON: ignore unknown keys, and check every type.
 
-Platforms add fields and kinds with every release, so nothing here is a model of them.
+Platforms add fields and kinds with every release, so there are no models.
 """
 
 import json
@@ -11,7 +11,7 @@ from typing import Any
 import orjson
 
 DEPTH_MAX, KEYS_MAX, TEXT_CHARS_MAX = 64, 10_000, 262_144
-"""The limit of one delivery; no platform comes near."""
+"""Limits of one delivery, far above what platforms send."""
 BEYOND = f"larger than a delivery may be: {DEPTH_MAX} levels, {KEYS_MAX:,} keys, texts of {TEXT_CHARS_MAX:,} characters"
 """The reason for a delivery that `fits` refuses."""
 ID_MAX = 2**52
@@ -19,7 +19,7 @@ ID_MAX = 2**52
 
 
 def loads(raw: bytes | str) -> object:
-    """Half a character inside is data that a person typed: the lenient parser keeps it. Raises ValueError."""
+    """Parse JSON; accept lone surrogates, which a person may type. Raises ValueError."""
     try:
         return orjson.loads(raw)
     except orjson.JSONDecodeError:
@@ -31,8 +31,8 @@ def loads(raw: bytes | str) -> object:
 
 
 def fits(raw: bytes, data: Mapping[str, Any]) -> bool:
-    """True if it is nested no deeper, and has no more keys and no longer texts, than a delivery may. `raw` is what it was
-    read from: of most the brackets in it say enough."""
+    """Return True if nesting, number of keys and length of texts are within the limits. `raw` is the source of `data`:
+    counting its brackets usually suffices."""
     if len(raw) <= 4 * KEYS_MAX and raw.count(b"{") + raw.count(b"[") <= DEPTH_MAX:
         return True
     level: list[Any] = [data]
@@ -48,7 +48,7 @@ def fits(raw: bytes, data: Mapping[str, Any]) -> bool:
 
 
 def is_deep(data: object) -> bool:
-    """Return True if it is nested deeper than a delivery may be."""
+    """Return True if it is nested deeper than `DEPTH_MAX`."""
     level: list[Any] = [data] if isinstance(data, dict | list) else []
     for _ in range(DEPTH_MAX):
         inner = (one for it in level for one in (it.values() if isinstance(it, dict) else it))
@@ -57,7 +57,7 @@ def is_deep(data: object) -> bool:
 
 
 def clean(text: str) -> str:
-    """The text without what no database and no model takes: half characters and NUL."""
+    """Remove NUL and replace lone surrogates, which databases and models refuse."""
     odd = "\0" in text or any("\ud800" <= char <= "\udfff" for char in text)
     return text.replace("\0", "").encode("utf-8", errors="replace").decode() if odd else text
 
@@ -78,7 +78,7 @@ def text(holder: Mapping[str, Any], key: str) -> str:
 
 
 def scalar(holder: Mapping[str, Any], key: str) -> str:
-    """A value to be shown: a string, or a number as text; empty for anything else."""
+    """Return a string, or a number as text, for display; "" for anything else."""
     value = holder.get(key)
     if isinstance(value, bool) or (isinstance(value, float) and not isfinite(value)):
         return ""

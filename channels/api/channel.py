@@ -1,7 +1,7 @@
-"""Programs that speak OpenAI's API, as a channel: one account for each token.
+"""OpenAI API clients as a channel: one account per token.
 
-Nothing is sent: an answer is in the store, where the waiting request finds it, whichever replica has answered. Here is
-only what such a request sees meanwhile.
+Nothing is sent: the answer is in the store, where the waiting request finds it, whichever replica wrote it. This channel
+only holds the progress that a request sees meanwhile.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from channels.section import QueueConfig
 
 
 class WaitingCall:
-    """One request that waits for a turn. `changed` is set whenever there is a newer `progress`."""
+    """A request that waits for a turn. `changed` is set whenever there is newer `progress`."""
 
     def __init__(self) -> None:
         self.progress: Progress | None = None
@@ -33,7 +33,7 @@ class ApiChannel:
 
     name = "api"
     access = AccessConfig(dmPolicy="open", groupPolicy="disabled")
-    """The door has judged already."""
+    """Access was checked by the token."""
     capabilities = Capabilities(names=("markdown",), programs=True, repeat_seconds=float("inf"))
     queue = QueueConfig()
     resend_ambiguous = True
@@ -45,7 +45,7 @@ class ApiChannel:
 
     @contextmanager
     def waiting(self, message_id: str) -> Iterator[WaitingCall]:
-        """A request, for as long as it waits for the answer to that message."""
+        """Register a request while it waits for the answer to that message."""
         waiting = WaitingCall()
         self._waiting.setdefault(message_id, set()).add(waiting)
         try:
@@ -63,7 +63,7 @@ class ApiChannel:
         raise Rejected("the api has no webhook", status=404)
 
     async def learn_identity(self, timeout_seconds: float) -> None:
-        """Does nothing: there is no platform to ask."""
+        """No-op: there is no platform to ask."""
 
     async def enrich(self, context: MessageContext) -> MessageContext:
         return context
@@ -75,7 +75,7 @@ class ApiChannel:
         return [text]
 
     async def send(self, part: Outbound, key: str) -> str:
-        """Raises Refused for a part that answers no request: it would not be read."""
+        """Raises Refused for a part that answers no request, since nobody would read it."""
         if part.target.reply_to is None:
             raise Refused("a program that uses the api cannot be written to: it only gets answers")
         return key

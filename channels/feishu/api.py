@@ -1,10 +1,9 @@
-"""Feishu's open API, as far as we need it: calls, tokens, uploads, downloads, and which delivery error a code means.
+"""Feishu's open API, as far as needed: calls, tokens, uploads, downloads, and the delivery error of each code.
 
-The tenant token is fetched once for all calls that wait, renewed before it ends, and dropped when Feishu says that it
-is wrong. Errors also come with HTTP 200, so the `code` decides. Nothing is repeated here but the one call whose token
-was stale; repeating is the outbox's business. Every call has one deadline, and an answer that comes drop by drop does
-not move it. A code we do not know is refused: the open platform's list of message and common error codes (2026) is the
-source.
+The tenant token is fetched once for all waiting calls, renewed before it expires, and dropped when Feishu rejects it.
+Errors also come with HTTP 200, so the `code` decides. Only a call with a stale token is retried here; other retries are the
+outbox's. Every call has a total timeout. Unknown codes count as refused. Source: the open platform's list of message and
+common error codes (2026).
 """
 
 import asyncio
@@ -31,19 +30,19 @@ from channels.wire import mapping
 TOKEN_PATH = "/open-apis/auth/v3/tenant_access_token/internal"
 ENDPOINT_PATH = "/callback/ws/endpoint"
 RENEW_SECONDS = 600.0
-"""A token is renewed this long before it ends: within its last half hour Feishu hands out the next one."""
+"""Renew a token this long before it expires: Feishu issues the next one within its last half hour."""
 TOKEN_CODES = frozenset({"99991661", "99991663", "99991664", "99991665", "99991668", "99991671"})
 """The tenant token is missing, wrong or expired: fetch a new one, once."""
 WITHDRAWN_CODES = frozenset({"230011", "230110", "231003"})
 """The message to reply to is gone: send to the chat instead."""
 NO_THREAD_CODES = frozenset({"230071"})
-"""The chat knows no threads: reply without."""
+"""The chat has no threads: reply without."""
 BAD_CONTENT_CODES = frozenset({"230001", "230025", "230099", "230055", "230054"})
-"""The form of the text was refused: send it as plain text, which may also be longer."""
+"""The format was refused: send plain text, which may also be longer."""
 NO_CARD_CODES = frozenset({"230054"})
-"""The message to be changed is no card."""
+"""The message to change is no card."""
 AUDIT_CODES = frozenset({"230022", "230028"})
-"""The text did not pass an audit: the person gets a note that says so."""
+"""The text failed the audit: send a note that says so."""
 RATE_CODES = frozenset({"99991400", "230020", "11232", "11233", "11247"})
 BUSY_CODES = frozenset({"230049", "1", "1000040343"})
 GONE_CODES = frozenset(
@@ -75,7 +74,7 @@ HINTS = {
 }
 UPLOAD_SECONDS = 60.0
 FILE_BYTES_MAX = 100 * 1024 * 1024
-"""Feishu hands out no larger one."""
+"""Feishu's limit on downloads."""
 
 Params: TypeAlias = Mapping[str, str] | None
 JsonBody: TypeAlias = Mapping[str, Any] | None
@@ -85,7 +84,7 @@ log = structlog.get_logger()
 
 
 class FeishuApi:
-    """`condition` learns whether Feishu still gives a token; None for one who only looks."""
+    """`condition` is updated with whether Feishu issues tokens; None for read-only use."""
 
     def __init__(self, account: FeishuAccount, condition: Condition | None = None) -> None:
         self._account = account
@@ -104,7 +103,7 @@ class FeishuApi:
         method: str = "",
         timeout_seconds: float | None = None,
     ) -> dict[str, Any]:
-        """The whole answer to a GET, or to a POST if there is a body. Raises DeliveryError with Feishu's code."""
+        """Return the whole answer to a GET, or to a POST if there is a body. Raises DeliveryError with Feishu's code."""
         method = method or ("GET" if body is None else "POST")
         seconds = timeout_seconds or self._account.timeout_seconds
         return await self._with_token(lambda token: self._request(method, path, token, params, body, seconds), seconds)
@@ -113,12 +112,12 @@ class FeishuApi:
         return await self._with_token(lambda token: self._download(path, params, token, bytes_max), DOWNLOAD_SECONDS)
 
     async def endpoint(self) -> Mapping[str, Any]:
-        """The address at which a long connection may be opened: `URL` and `ClientConfig`. Raises DeliveryError."""
+        """Return the address for a long connection: `URL` and `ClientConfig`. Raises DeliveryError."""
         body = {"AppID": self._account.app_id, "AppSecret": self._account.app_secret.get_secret_value()}
         return mapping(await self._request("POST", ENDPOINT_PATH, body=body), "data")
 
     async def upload(self, path: str, fields: Mapping[str, str], part: str, file: File) -> Mapping[str, Any]:
-        """The `data` of the answer to an upload. Raises DeliveryError."""
+        """Upload a file and return the answer's `data`. Raises DeliveryError."""
         form = {"data": fields, "files": {part: (file.name, file.data, file.type)}}
         send = partial(self._request, "POST", path, timeout_seconds=UPLOAD_SECONDS, form=form)
         return mapping(await self._with_token(send, UPLOAD_SECONDS), "data")
@@ -129,7 +128,6 @@ class FeishuApi:
             await self._client.aclose()
 
     async def _with_token(self, request: Callable[[str], Awaitable[T]], seconds: float) -> T:
-        """Sends the request, once more with a new token if the first was stale; `seconds` are for all of it."""
         until = time.monotonic() + seconds
         for is_last in (False, True):
             token = await self._current_token(until)
@@ -198,7 +196,6 @@ class FeishuApi:
 
 
 def _answer(response: HttpResponse | httpx.Response, path: str) -> dict[str, Any]:
-    """The body of a good answer. Raises DeliveryError."""
     try:
         answer = orjson.loads(response.content)
         code = answer["code"]
@@ -219,7 +216,7 @@ def _answer(response: HttpResponse | httpx.Response, path: str) -> dict[str, Any
 
 
 def _error(code: str, response: HttpResponse | httpx.Response) -> DeliveryError:
-    """The error that `code` means. Its text is ours: Feishu's may quote what was sent."""
+    # Only our own texts: Feishu's may quote what was sent.
     if code in RATE_CODES or response.status_code == 429:
         reset = response.headers.get("x-ogw-ratelimit-reset") or response.headers.get("retry-after") or ""
         seconds = min(float(reset), 3600.0) if reset.isdecimal() else None

@@ -1,10 +1,10 @@
-"""A text as an interactive card, in its second generation, which refuses what it does not know. Pure.
+"""Text as an interactive card (schema 2.0, which rejects unknown elements), and cards as text. Pure.
 
-With buttons a fenced block is a separate plain text: nothing in it is markup then, and a command is shown as it is. The
-buttons are below the text, each with nothing but its token, and what is folded in a panel below them.
+With buttons, a fenced block becomes a separate plain text without markup, so that a command is shown as it is. Buttons are
+below the text and carry only their token; folded text is in a panel below them.
 
-A card that a person sends becomes text: its degraded form (rows of nodes as in a post), its source of any generation, or a
-template with its variables. What is no text is named in brackets.
+A received card becomes text: from its degraded form (rows of nodes as in a post), its source of any generation, or a
+template with its variables. Non-text elements are named in brackets.
 """
 
 import re
@@ -22,7 +22,7 @@ from channels.wire import text as text_of
 
 SUMMARY_CHARS = 60
 SUMMARY_SOURCE_CHARS = 4_000
-"""The beginning of an answer from which its summary is taken: its first words may be far behind their marks."""
+"""Characters of an answer that are searched for its summary: marks may precede the first words."""
 TABLES_MAX = 5
 _PREFIX = re.compile("[ >]*")
 _PING = re.compile(r"<(?=/?at\b)", re.IGNORECASE)
@@ -44,7 +44,7 @@ def made(elements: Sequence[Mapping[str, Any]], summary: str, **config: Any) -> 
 
 
 def summarised(text: str) -> str:
-    """The beginning of a text as the chat list and a notification show it: its words without the marks of Markdown."""
+    """Return the beginning of a text without Markdown marks, for the chat list and notifications."""
     words: list[str] = []
     for token in _summary_markdown().parse(text[:SUMMARY_SOURCE_CHARS]):
         parts = token.children or ((token,) if token.type in ("fence", "code_block") else ())
@@ -55,14 +55,14 @@ def summarised(text: str) -> str:
 
 
 def needs_card(text: str) -> bool:
-    """True if it has what a post shows badly or not at all: a block of code, a table."""
+    """Return True if the text has what a post shows badly or not at all: a code block or a table."""
     if not any(mark in text for mark in ("```", "~~~", "|")):
         return False
     return any(token.type in ("fence", "table_open") for token in _markdown().parse(text))
 
 
 def shown(text: str) -> str:
-    """The form that an element takes: no pings, no pictures by address, formulas as code, surplus tables as written."""
+    """Adapt Markdown to a card element: no pings, no images by URL, formulas as code, surplus tables as code."""
     text = spelt(text, boxes=True)
     if text.count("|") > TABLES_MAX:
         lines = _lines(text)
@@ -76,7 +76,7 @@ def shown(text: str) -> str:
 
 
 def fenced(text: str) -> list[str]:
-    """The text in pieces, each a fence of the top level or what is between two; joined by newlines they are the text."""
+    """Split the text into top-level fences and the text between them; joined by newlines they are the text."""
     lines, done = _lines(text), 0
     pieces: list[str] = []
     for token in _markdown().parse("\n".join(lines)) if "```" in text or "~~~" in text else ():
@@ -87,7 +87,7 @@ def fenced(text: str) -> list[str]:
 
 
 def without_pings(text: str) -> str:
-    """A model must not be able to call people, or everybody: `<at …>` is text here."""
+    """Neutralise `<at …>`: a model must not be able to mention people, or everybody."""
     return _PING.sub("<\u200b", text)
 
 
@@ -112,7 +112,7 @@ def _lines(text: str) -> list[str]:
 
 
 def _panel(folded: Folded) -> dict[str, Any]:
-    """Feishu 7.9 and later fold it; earlier ones say that they are too old to show it."""
+    # Needs Feishu 7.9; earlier clients show a notice that they are too old.
     title = {"tag": "plain_text", "content": folded.title}
     elements = [{"tag": "markdown", "content": shown(folded.text)}]
     return {"tag": "collapsible_panel", "expanded": False, "header": {"title": title}, "elements": elements}
@@ -141,7 +141,7 @@ CARD_LINES_MAX = 200
 CARD_DEPTH_MAX = 20
 CARD = "[card]"
 UNREADABLE_CARD = "[card whose content Feishu does not hand out]"
-"""The text of a card of which the event has nothing but the excuse that an old client shows."""
+"""The text of a card whose event has only the fallback for old clients."""
 _EXCUSE = re.compile(
     r"\s*(?:请(?:升级|更新)[^\n]{0,20}(?:客户端|版本)[^\n]{0,20}|Please (?:upgrade|update)\b[^\n]{0,80})\s*",
     re.IGNORECASE,
@@ -151,13 +151,13 @@ _HOLDERS = (
     *("column_set", "column", "div", "form", "body", "header", "interactive_container", "collapsible_panel"),
     *("note", "action", "action_block", "actions", "card"),
 )
-"""Elements that show nothing by themselves."""
+"""Container elements, which show nothing by themselves."""
 _FIRST = ("header", "title", "subtitle", "text")
 _WRITTEN = (
     *("title", "subtitle", "text", "content", "label", "placeholder", "default_value"),
     *("initial_option", "initial_date", "initial_time", "initial_datetime"),
 )
-"""The members that are shown where they are strings."""
+"""Members that are shown if they are strings."""
 _UNSHOWN = (
     *("property", "config", "behaviors", "value", "confirm", "style", "icon"),
     *("multi_url", "url", "card_link"),  # read as the element's address
@@ -165,7 +165,7 @@ _UNSHOWN = (
 
 
 def read_card(content: Mapping[str, Any], names: PeopleNames) -> Content:
-    """The text of a card; `UNREADABLE_CARD` without any, and in the place of the excuse."""
+    """Return the text of a card, or `UNREADABLE_CARD`."""
     rows = content.get("elements")
     if isinstance(rows, list) and rows and all(isinstance(row, list) for row in rows):
         lines = [scalar(content, "title"), *_degraded(rows, names)]
@@ -196,14 +196,11 @@ def _read(line: str) -> str:
 
 
 class _MadeCard:
-    """Reads a card as it was made."""
-
     def __init__(self, names: PeopleNames) -> None:
         self._names = names
         self._nodes = Nodes(names)
 
     def lines(self, node: object, depth: int) -> Iterator[str]:
-        """The lines of an element and of what is inside it, in their order."""
         if depth > CARD_DEPTH_MAX:
             yield "[…]"
         elif isinstance(node, list):
@@ -242,7 +239,6 @@ class _MadeCard:
                 yield from self._inside(node, tag, depth)
 
     def _inside(self, node: Mapping[str, Any], tag: str, depth: int) -> Iterator[str]:
-        """The header and the title first, then the other members in their order; where a press leads is last."""
         is_empty = tag not in (*_HOLDERS, *_TEXTS, "")
         for key in (*(it for it in _FIRST if it in node), *(it for it in node if it not in _FIRST)):
             if key in _UNSHOWN:

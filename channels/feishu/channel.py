@@ -1,7 +1,7 @@
-"""One Feishu app as a channel: what comes in is verified and read, what goes out is sent once.
+"""One Feishu app as a channel: verify and read deliveries, send replies once.
 
-The order of `receive` is the order of trust: signature over the raw bytes, strict decryption, token, app id, and only
-then the event. The URL check is the one delivery that carries no signature; its token must be right.
+`receive` checks in order of trust: signature over the raw bytes, strict decryption, token, app id, and only then the event.
+The URL check is the only unsigned delivery; its token must be right.
 """
 
 import asyncio
@@ -48,13 +48,13 @@ from channels.wire import mapping
 from channels.wire import text as text_of
 
 REPEAT_SECONDS = 3_300.0
-"""Feishu recognises a `uuid` for an hour; some minutes of it are left for clocks that differ."""
+"""Feishu deduplicates by `uuid` for an hour; leave a margin for clock differences."""
 CHAT_RATE_CODES = ("230020",)
 ACCOUNT_RATE, CHAT_RATE = 50.0, 5.0
-"""Sends a second for one app and to one chat, as documented."""
+"""Documented sends per second, of one app and to one chat."""
 SLOW_SECONDS = 1.0
 CARD_SECONDS = 0.3
-"""Seconds between two states of a growing answer; Feishu takes ten a second of one card."""
+"""Seconds between two updates of a growing answer; Feishu allows ten a second per card."""
 log = structlog.get_logger()
 
 
@@ -103,7 +103,7 @@ class FeishuChannel:
         self._learning = SingleFlight(self._learn, late="Feishu has not said yet who the bot is")
 
     def check_headers(self, request: WebhookRequest, now: datetime) -> int | None:
-        """A delivery without a signature can only be the URL check, which is short."""
+        """Limit unsigned deliveries to the size of a URL check."""
         if not self._key:
             return None
         if signature.is_signed(request):
@@ -130,13 +130,15 @@ class FeishuChannel:
     ) -> None:
         self.condition.awaits_deliveries = not listens(self._config, public_url)
         if self.condition.awaits_deliveries:
-            await asyncio.Event().wait()  # the door brings everything
-        api = FeishuApi(self._config, self.condition)  # of its own, as a call that hangs must not hold a send back
+            await asyncio.Event().wait()  # events arrive at the webhook
+        api = FeishuApi(self._config, self.condition)  # separate client: a call that hangs must not delay sends
         connection = LongConnection(
             api=api,
             account=self.account,
             condition=self.condition,
-            read=lambda body: self._receipt(signature.parse(body), datetime.now(UTC)),  # the connection is the proof
+            read=lambda body: self._receipt(
+                signature.parse(body), datetime.now(UTC)
+            ),  # authenticated by the connection
             deliver=deliver,
         )
         try:

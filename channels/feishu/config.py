@@ -29,29 +29,28 @@ class FeishuAccount(AccessConfig):
     verification_token: SecretStr = SecretStr("")
     """The Verification Token, from the same page; checked in addition to the signature."""
     mode: Literal["webhook", "websocket", "auto"] = "auto"
-    """Way of events: `webhook`, at `/webhooks/feishu/{account}`; `websocket`, through a long connection (长连接) that the
-    gateway opens, so that it needs no public address; `auto`: `webhook` if `server.publicUrl` and what verifies a
-    delivery are set, else `websocket`. The developer console must say the same."""
+    """Delivery of events: `webhook`, at `/webhooks/feishu/{account}`; `websocket`, through a long connection (长连接)
+    opened by the gateway, without a public address; `auto`: `webhook` if `server.publicUrl` and the verification keys
+    are set, else `websocket`. The developer console must have the same setting."""
     verification: Literal["signature", "token"] = "signature"
     """`signature` needs the Encrypt Key; `token` trusts the Verification Token alone, which is weaker."""
     base_url: str = "https://open.feishu.cn"
     """The open platform: `https://open.larksuite.com` for Lark."""
     timestamp_window_seconds: Annotated[int, Field(ge=1)] | None = 3600
-    """The age that a signed delivery may have; null accepts any age. Replays are caught by message id in any case."""
+    """Maximum age of a signed delivery; null accepts any age. Replays are always deduplicated by message id."""
     timeout_seconds: Annotated[float, Field(gt=0)] = 10
-    """The time that one call of Feishu's API may take."""
+    """Timeout of a call to Feishu's API."""
     sends_per_second: Annotated[float, Field(gt=0)] | None = None
-    """The pace of this app's sends. If unset they go out at once, and at Feishu's documented pace (50 a second, 5 in
-    one chat) for a minute after Feishu has asked to slow down."""
+    """Rate limit of this app's sends. If unset, there is none until Feishu asks to slow down; then Feishu's documented rate
+    (50 a second, 5 in one chat) applies for a minute."""
     resend_ambiguous: bool = True
-    """A send that may have arrived is repeated within the hour in which Feishu recognises it; `true` repeats it later,
-    too: rather a doubled message than a lost one. `false` makes it a dead letter."""
+    """An ambiguous send is retried for an hour, in which Feishu deduplicates it. After that, `true` still retries it: better
+    a duplicate than a lost message. `false` makes it a dead letter."""
     reaction: Literal["Typing", "OnIt", "OneSecond", "Get", "OK", "THINKING", "GLANCE", ""] = "Typing"
     """The reaction that a message has while it is being answered, `""` for none. The app needs the scope
     `im:message.reactions:write_only` and `im:message:readonly`."""
     quotes: Quotes = "all"
-    """Messages of an answer that are shown as a reply to the question: `all`, `first`, or `off` for none; in a topic
-    always all."""
+    """The messages of an answer that quote the question: `all`, `first`, or `off` for none; in a topic always all."""
     rendering: Rendering = "auto"
     """The form of an answer that does not grow in a card: `auto`, a card if it has code or tables, else rich text
     (`post`); or always one of them."""
@@ -75,7 +74,7 @@ def accounts(config: FeishuConfig) -> dict[str, FeishuAccount]:
 
 
 def listens(account: FeishuAccount, public_url: str | None) -> bool:
-    """True if its events come through a connection of ours."""
+    """Return True if events arrive through our own connection."""
     verifies = not is_blank(account.encrypt_key) or (
         account.verification == "token" and not is_blank(account.verification_token)
     )
@@ -83,7 +82,7 @@ def listens(account: FeishuAccount, public_url: str | None) -> bool:
 
 
 def example(id_: str) -> ChatKind | None:
-    """Return the kind of chat of an id that the documentation shows; None for any other."""
+    """Return the chat kind of an id from the documentation; None for any other."""
     if not _EXAMPLE.fullmatch(id_):
         return None
     return "direct" if id_.startswith("ou_") else "group"

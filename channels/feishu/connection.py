@@ -1,12 +1,12 @@
-"""Feishu's long connection: events come through a WebSocket that we open, so that a bot needs no public address.
+"""Feishu's long connection: a WebSocket that we open for events, so that a bot needs no public address.
 
-An event is stored before it is acknowledged, one after the other; one that could not be stored comes again. Feishu
-gives each event to one of an app's connections, of which it allows fifty: every replica holds one, and if one dies the
-others get what it did not acknowledge. A connection that has been silent for longer than a ping takes is dead, whatever
-the socket says. Events carry neither signature nor token here: the connection itself is what was authenticated.
+Each event is stored before it is acknowledged, in order; one that could not be stored is redelivered. Feishu gives each
+event to one of an app's connections (fifty at most): every replica holds one, and takes over what a dead one did not
+acknowledge. A connection without a pong in time is dead, whatever the socket says. Events are unsigned: the connection is
+authenticated.
 
-Its frames are one protobuf message, `pbbp2.Frame` of the official SDKs (proto2), read and written by hand: a protobuf
-runtime would weigh more. Unknown fields are skipped.
+Its frames are one protobuf message, `pbbp2.Frame` of the official SDKs (proto2), coded by hand: a protobuf runtime would
+weigh more. Unknown fields are skipped.
 """
 
 import asyncio
@@ -43,7 +43,7 @@ _WRAP = 1 << 64
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Frame:
-    """`service` names the app's connection, `seq` and `log` are the platform's own; an answer repeats all of them."""
+    """`service` identifies the app's connection, `seq` and `log` are the platform's; a response repeats all of them."""
 
     seq: int = 0
     log: int = 0
@@ -60,7 +60,7 @@ class Frame:
 
 
 def decode(data: bytes) -> Frame:
-    """Raises ValueError for what is no frame."""
+    """Raises ValueError for a malformed frame."""
     numbers: dict[int, int] = {}
     texts: dict[int, bytes] = {}
     headers = []
@@ -148,12 +148,12 @@ def _signed(number: int) -> int:
 
 PING_SECONDS = 120.0
 PONG_SECONDS_MAX = 30.0
-"""Seconds after which a ping without an answer means that the connection is dead."""
+"""Timeout of a ping, after which the connection is dead."""
 RECONNECT_SECONDS = 120.0
 OPEN_SECONDS_MAX = 10.0
 FRAME_BYTES_MAX = 4 * 1024 * 1024
 PART_SECONDS = 5.0
-"""The time that the parts of one event are waited for, as the official SDKs do."""
+"""Timeout for the parts of one event, as in the official SDKs."""
 PARTS_MAX = 64
 PARTED_MAX = 100
 SECONDS_MAX = 3600
@@ -162,12 +162,12 @@ REFUSED_CODES = frozenset({"403", "514", "1000040344", "1000040350"})
 
 @dataclass(kw_only=True, slots=True)
 class Rhythm:
-    """The times to ping and to connect again, in seconds; Feishu says so at each connection, and with a pong."""
+    """Ping and reconnect intervals in seconds, set by Feishu at each connection and with a pong."""
 
     ping: float = PING_SECONDS
     interval: float = RECONNECT_SECONDS
     nonce: float = 30.0
-    """The first attempt after a loss waits for a random part of this: many bots lose their connection together."""
+    """Jitter of the first reconnect: many bots lose their connection together."""
 
     def learn(self, config: Mapping[str, Any]) -> None:
         self.ping = _seconds(config, "PingInterval", self.ping, least=1)
@@ -175,7 +175,7 @@ class Rhythm:
         self.nonce = _seconds(config, "ReconnectNonce", self.nonce, least=0)
 
     def wait(self, failures: int) -> float:
-        """The seconds to wait after this number of failures: few after a loss, then more, up to the interval."""
+        """Return the seconds to wait after this number of failures: exponential backoff up to the interval."""
         spread = random.random()
         if not failures:
             return spread * self.nonce
@@ -184,7 +184,7 @@ class Rhythm:
 
 @dataclass(kw_only=True, slots=True)
 class LongConnection:
-    """`read` makes a receipt of an event; it raises what `Channel.receive` does."""
+    """`read` turns an event into a receipt; it raises what `Channel.receive` does."""
 
     api: FeishuApi
     account: str
@@ -213,12 +213,12 @@ class LongConnection:
             await asyncio.sleep(wait)
 
     async def _once(self) -> None:
-        import websockets  # some ten milliseconds, which only this mode needs
+        import websockets  # lazy: costs some 10 ms, and only this mode needs it
         from websockets.asyncio.client import connect
 
         url, service = await self._endpoint()
         quiet = logging.getLogger("websockets.quiet")
-        quiet.setLevel(logging.WARNING)  # the address holds a ticket: at debug level it would be logged
+        quiet.setLevel(logging.WARNING)  # the address contains a ticket, which debug level would log
         try:
             async with connect(
                 url,
@@ -238,7 +238,7 @@ class LongConnection:
                 finally:
                     pinging.cancel()
         except websockets.InvalidStatus as error:
-            headers = error.response.headers  # Feishu's reason is there
+            headers = error.response.headers  # contain Feishu's reason
             code = headers.get("Handshake-Autherrcode") or headers.get("Handshake-Status") or ""
             if code in REFUSED_CODES:
                 raise refused(code) from error
@@ -279,14 +279,13 @@ class LongConnection:
                 await connection.send(encode(await self._answer(frame, whole)))
 
     async def _answer(self, frame: Frame, event: bytes) -> Frame:
-        """The frame again, with the event's outcome: an event that was not stored comes again."""
         began = time.monotonic()
         answer: dict[str, Any] = {"code": 200}
         try:
             receipt = self.read(event)
         except NotReady:
             answer = {"code": 500}
-        except Rejected as error:  # it would be no other the next time
+        except Rejected as error:  # a redelivery would fail in the same way
             log.warning("feishu_event_rejected", account=self.account, reason=error.reason)
         except Exception as error:  # noqa: BLE001 - one odd event must not end the connection
             log.error("feishu_event_unreadable", account=self.account, error=type(error).__name__)
@@ -304,13 +303,13 @@ class LongConnection:
 
 
 class Parts:
-    """Events that come in several frames."""
+    """Reassemble events that arrive in several frames."""
 
     def __init__(self) -> None:
         self._begun: dict[str, tuple[float, dict[int, bytes]]] = {}
 
     def join(self, frame: Frame) -> bytes | None:
-        """The whole event, if this frame completes one."""
+        """Return the whole event if this frame completes one."""
         with suppress(ValueError):
             count, place = int(frame.header("sum") or 1), int(frame.header("seq") or 0)
             if count == 1:

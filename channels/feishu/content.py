@@ -1,10 +1,11 @@
-"""A message's `content` becomes text and attachments: what a person wrote, as plain Markdown. Pure.
+"""Convert a message's `content` to plain Markdown and attachments. Pure.
 
-`content` is JSON inside a string. Mentions are placeholders (`@_user_1`), resolved as whole tokens: the bot's own goes,
-another becomes `@name`. What is no text becomes a few words in brackets, so that no kind of message is met by silence.
+`content` is JSON inside a string. Mentions are placeholders (`@_user_1`), resolved as whole tokens: the bot's own is
+removed, another becomes `@name`. Non-text content becomes a few words in brackets, so that every kind of message is
+answered.
 
-A verified, decrypted event becomes a receipt. Only `header.event_type` and `event.*` are sure to be there; every type is
-checked. An event without the ids that it needs is `Ignored`, because Feishu would repeat what is refused.
+A verified, decrypted event becomes a receipt. Only `header.event_type` and `event.*` are reliable; every type is checked.
+An event without a required id is `Ignored`, because Feishu would redeliver what is refused.
 """
 
 import hashlib
@@ -25,14 +26,14 @@ from channels.wire import text as text_of
 
 OPTIONS_MAX = 20
 BUNDLES = "merge_forward"
-"""The type of a message whose text is `BUNDLE` until `People` has read it."""
+"""Message type whose text is `BUNDLE` until `People` has fetched it."""
 UNREAD = "[message whose content has not come with it]"
 """The text of a message without content, until `People` has fetched it."""
 
 
 def read(kind: str, raw: object, names: PeopleNames, zone: tzinfo = UTC) -> Content | None:
-    """The content of a message of this type, its times in `zone`; with an empty text if nothing is written there, and
-    None if no person says it."""
+    """Return the content of a message of this type, with times in `zone`. Its text is empty if nothing is written; None for
+    a message that no person sent."""
     if kind == "system":
         return None
     if kind == BUNDLES:
@@ -52,12 +53,11 @@ def read(kind: str, raw: object, names: PeopleNames, zone: tzinfo = UTC) -> Cont
 
 
 def is_incomplete(text: str) -> bool:
-    """True for the text of a message that Feishu may hand out in full if it is asked by id."""
+    """Return True if Feishu may return the full message by its id."""
     return text == UNREAD or UNREADABLE_CARD in text
 
 
 def _unsupported(kind: str, content: Mapping[str, Any], names: PeopleNames) -> Content:
-    """A message of a type that is not known here: its name, and the words and files that it holds."""
     nodes = Nodes(names)
     words = resolve(nodes.unknown(content), names)
     lines = [f"[unsupported message: {_word(kind)}]", *([words] if words and not words.startswith("[uns") else [])]
@@ -176,16 +176,16 @@ _KNOWN = """im.message.message_read_v1 im.message.reaction.created_v1 im.message
 im.chat.access_event.bot_p2p_chat_entered_v1 im.chat.updated_v1 im.chat.disbanded_v1 im.chat.member.user.added_v1
 im.chat.member.user.deleted_v1 im.chat.member.user.withdrawn_v1 p2p_chat_create"""
 KNOWN = frozenset(_KNOWN.split())
-"""Events we know of and start no turn for."""
+"""Known events that start no turn."""
 RECEIVED = '{"toast":{"type":"info","content":"Received","i18n":{"zh_cn":"已收到","en_us":"Received"}}}'.encode()
-"""The text that is shown at once to the person who pressed a button; the card shows the outcome."""
+"""The immediate response to a button press; the card shows the outcome."""
 ID_CHARS_MAX = 128
 _MILLISECONDS_MAX = 253_402_300_799_000
 
 
 def receipt(event: Mapping[str, Any], *, account: str, bot: str | None, now: datetime, zone: tzinfo) -> Receipt:
-    """Decides on an event whose sender and token have been checked. `bot` is the bot's own open id, if known.
-    Raises Rejected for what is no event, or NotReady for a group message while `bot` is unknown."""
+    """Turn a verified event into a receipt. `bot` is the bot's open id, if known. Raises Rejected for a malformed event, or
+    NotReady for a group message while `bot` is unknown."""
     try:
         return _receipt(event, account=account, bot=bot, now=now, zone=zone)
     except _Missing as missing:
@@ -193,7 +193,7 @@ def receipt(event: Mapping[str, Any], *, account: str, bot: str | None, now: dat
 
 
 class _Missing(Exception):
-    """An id that the event must have is missing, or is no id."""
+    """A required id is missing or malformed."""
 
 
 def _receipt(event: Mapping[str, Any], *, account: str, bot: str | None, now: datetime, zone: tzinfo) -> Receipt:
@@ -249,7 +249,7 @@ def _message(
     parsed = read(kind, raw, names, zone)
     if parsed is None:
         return Ignored(kind=MESSAGE, reason="no person's message")
-    if not parsed.text and not parsed.attachments:  # only the bot's name is written
+    if not parsed.text and not parsed.attachments:  # the message is only a mention of the bot
         parsed = read(kind, raw, mentions(message.get("mentions"), None)[0], zone) or parsed
     thread, parent = _optional_id(message, "thread_id"), _optional_id(message, "parent_id")
     opens = thread is not None and parent == _optional_id(message, "root_id")
@@ -270,7 +270,6 @@ def _message(
 
 
 def _press(body: Mapping[str, Any], header: Mapping[str, Any], *, account: str, now: datetime) -> Receipt:
-    """The event says who pressed, and where; of the button nothing is taken but its token."""
     action, place, event_id = mapping(body, "action"), mapping(body, "context"), _id(header, "event_id")
     token = mapping(action, "value").get("token")
     if action.get("tag") != "button" or not isinstance(token, str) or not BUTTON_TOKEN.fullmatch(token):
@@ -290,7 +289,6 @@ def _press(body: Mapping[str, Any], header: Mapping[str, Any], *, account: str, 
 
 
 def _chosen(body: Mapping[str, Any], header: Mapping[str, Any], *, account: str, now: datetime) -> Receipt:
-    """An entry of the bot's menu. The event names no chat; the menu is in direct chats alone."""
     sender = Sender(id=_id(mapping(mapping(body, "operator"), "operator_id"), "open_id"))
     context = MessageContext(
         channel="feishu",
@@ -306,17 +304,18 @@ def _chosen(body: Mapping[str, Any], header: Mapping[str, Any], *, account: str,
 
 
 def _dedupe(message: Mapping[str, Any], message_id: str, chat_id: str, sender_id: str) -> tuple[str, ...]:
-    """The message's own id; for text also what it is made of, as a re-push may carry another id."""
     key, created, raw = f"message:{message_id}", message.get("create_time"), message.get("content")
     if message.get("message_type") != "text" or not isinstance(created, str) or not isinstance(raw, str):
         return (key,)
+    # A redelivery of a text may carry another message id.
     made_of = "\x1f".join((sender_id, chat_id, created, raw)).encode(errors="surrogatepass")
     return (key, f"text:{hashlib.sha256(made_of).hexdigest()}")
 
 
 def mentions(mentions: object, bot: str | None) -> tuple[dict[str, str], bool]:
-    """The text for each placeholder and for the bot's open id, and whether the bot is among them. Told by open id, never
-    by name or place; messages that are fetched have it as the id itself."""
+    """Return the text for each placeholder and for the bot's open id, and whether the bot is mentioned.
+
+    Compare open ids, never names or positions; fetched messages have the open id as the id itself."""
     names: dict[str, str] = {} if bot is None else {bot: ""}
     mentioned = False
     for mention in mentions if isinstance(mentions, list) else ():

@@ -1,8 +1,8 @@
-"""Feishu's word on an app: whether its credentials work, its bot is on, its scopes are granted, and its events come the
-way that the config says. All of it is read; nothing is sent to anybody and no connection is opened.
+"""Check a Feishu app: credentials, bot, scopes, and the configured way of events. Read-only: nothing is sent, and no
+connection is opened.
 
-The list of scopes is open to every app, the event subscription only to one that may read about itself. Scopes are those
-of the open platform's page on receiving messages and of the calls in `channels.feishu`: any of a row will do.
+Every app may list its scopes; the event subscription needs a permission. Scopes are those of the open platform's page on
+receiving messages and of the calls in `channels.feishu`: any of a row suffices.
 """
 
 import asyncio
@@ -78,7 +78,6 @@ def _bot(answer: Mapping[str, Any], check: str) -> Finding:
 
 
 def _published(en: str, zh: str) -> Bilingual:
-    """A step in the developer console; none is in force before a version is published."""
     return Bilingual(
         f"{en} in the developer console, then create a version and publish it",
         f"请在开发者后台{zh}，然后创建版本并发布",

@@ -1,11 +1,10 @@
-"""One Feishu app's messages: a part as a message, in the first form that Feishu takes, and Markdown in parts that fit one.
+"""Sending for one Feishu app: a part in the first form that Feishu accepts, and Markdown split to fit.
 
-What is not taken as a card or as rich text goes as plain text, and what does not pass an audit as a note that says so.
-A reply that cannot be one (the message was withdrawn) becomes a plain message in the chat, except inside a topic, where
-that would open a new one.
+A refused card or rich text falls back to plain text; a text that fails the audit is replaced by a note. A reply to a
+withdrawn message becomes a plain message in the chat, except in a topic, where it would open a new one.
 
-An answer that grows is a streaming card. Every operation of a card carries a rising number, the time since it was made, so
-it also rises after a crash; an idempotency key made of the card's id has Feishu find a message that was sent already.
+A growing answer is a streaming card. Operations on a card carry an increasing number, the time since its creation, so it
+also increases after a crash; an idempotency key made of the card's id lets Feishu find a message that was already sent.
 """
 
 import time
@@ -44,7 +43,7 @@ NOT_PASSED = "这条回复未通过平台的内容审核，未能发送。 / Thi
 UUID_CHARS_MAX = 50
 PART_CHARS_MAX = 4_000
 PART_BYTES_MAX = 20_000
-"""The size of the text as JSON. It is encoded twice, and Feishu's 30 KB count the outer form."""
+"""Maximum size as JSON. It is encoded twice, and Feishu's 30 KB apply to the outer form."""
 IMAGE_BYTES_MAX = 10 * 1024 * 1024
 FILE_BYTES_MAX = 30 * 1024 * 1024
 _KINDS = {
@@ -58,14 +57,14 @@ _KINDS = {
     ".pptx": "ppt",
 }
 _VOICE = ("audio/ogg", "audio/opus")
-"""The types that Feishu plays as a voice message: opus."""
+"""Types that Feishu plays as a voice message."""
 _QUOTES = 2
 _MESSAGES = "/open-apis/im/v1/messages"
 _CHATS = "/open-apis/im/v1/chats"
 
 
 class FeishuOutgoing:
-    """Sends for one app. `cards` are its answers that grow."""
+    """Send for one app. `cards` are its growing answers."""
 
     def __init__(self, *, api: FeishuApi, account: str, stored: Fetch, rendering: Rendering) -> None:
         self._api = api
@@ -75,7 +74,7 @@ class FeishuOutgoing:
         self.cards = LiveCards(api, self._place)
 
     async def send(self, part: Outbound, key: str) -> str:
-        """The message id. Raises DeliveryError."""
+        """Send a part and return the message id. Raises DeliveryError."""
         if part.replaces is not None and part.replaces.startswith(HANDLE):
             try:
                 return await self.cards.finish(part, key)
@@ -100,7 +99,7 @@ class FeishuOutgoing:
             await self._api.call(f"{_MESSAGES}/{quote(message_id, safe='')}", method="DELETE")
 
     async def leave(self, chat: str, app_id: str) -> None:
-        """Takes the bot itself out of a group; Feishu may want the scope `im:chat.members:write_only` for it."""
+        """Remove the bot from a group; this may need the scope `im:chat.members:write_only`."""
         path, body = f"{_CHATS}/{quote(chat, safe='')}/members", {"id_list": [app_id]}
         await self._api.call(path, {"member_id_type": "app_id"}, body, method="DELETE")
 
@@ -133,13 +132,12 @@ class FeishuOutgoing:
 
 
 _Form: TypeAlias = tuple[str, dict[str, Any], frozenset[str]]
-"""Type, content, and the codes by which Feishu refuses it so that the next form may do."""
+"""Type, content, and the error codes after which to try the next form."""
 
 
 async def _uploaded(api: FeishuApi, stored: Fetch, file: StoredFile, *, voice: bool) -> tuple[str, dict[str, Any]]:
-    """The kind and content of the message that a file is. Raises DeliveryError, but not for what Feishu refuses: a
-    sentence takes the file's place, as the answer that the file belongs to must not fail. A picture that Feishu does
-    not take as one goes as a file. Sizes and types: the open platform's pages on uploads."""
+    # A refused file is replaced by a sentence, so that its answer does not fail; a refused picture is sent as a file.
+    # Sizes and types: the open platform's pages on uploads.
     found = await stored(file.id)
     data = found[1] if found else b""
     if not data or len(data) > FILE_BYTES_MAX:
@@ -162,7 +160,7 @@ async def _uploaded(api: FeishuApi, stored: Fetch, file: StoredFile, *, voice: b
 
 
 def _forms(part: Outbound, rendering: Rendering) -> Iterator[_Form]:
-    """The ways to say a part, each for when the last was refused. Only a card replaces a card, and a text none."""
+    # Each form is tried if Feishu refused the one before. Only a card can replace a card.
     text = without_pings(spelt(part.whole, boxes=True))
     if part.replaces is not None:
         no_card = frozenset[str]() if part.buttons else NO_CARD_CODES
@@ -172,7 +170,7 @@ def _forms(part: Outbound, rendering: Rendering) -> Iterator[_Form]:
         yield "interactive", card(part.text, part.buttons, part.folded), BAD_CONTENT_CODES | AUDIT_CODES
     elif rendering == "card" or (rendering == "auto" and needs_card(part.text)):
         yield "interactive", answer_card(part.text), BAD_CONTENT_CODES | AUDIT_CODES
-    # Clients may swallow what follows a fence in the same node: the official SDK sends them apart, too.
+    # Clients may drop text after a fence in the same node; the official SDK also separates them.
     rows = [[{"tag": "md", "text": it}] for it in fenced(text) if it.strip()] or [[{"tag": "md", "text": text}]]
     yield "post", {"zh_cn": {"content": rows}}, BAD_CONTENT_CODES | AUDIT_CODES
     yield "text", {"text": text}, AUDIT_CODES
@@ -180,7 +178,8 @@ def _forms(part: Outbound, rendering: Rendering) -> Iterator[_Form]:
 
 
 def split(text: str, *, chars_max: int = PART_CHARS_MAX, bytes_max: int = PART_BYTES_MAX) -> list[str]:
-    """The parts, in order; one empty text gives none. Without the fences and heads put in again, they are the text."""
+    """Return the parts in order; none for an empty text. Apart from repeated fences and table heads, they join to the
+    text."""
     limits = (Limit(measure=len, most=chars_max), Limit(measure=_bytes, most=bytes_max - _QUOTES))
     return markdown.split(spelt(text, boxes=True), limits)
 
@@ -195,9 +194,9 @@ CARDS_KEPT = 1_000
 SEQUENCE_MAX = 2**31 - 1
 _CARDS = "/open-apis/cardkit/v1/cards"
 _APPLIED = "200770"
-"""This very operation was done before."""
+"""The operation was already applied."""
 _CLOSED = frozenset({"300309", "200850"})
-"""Ten minutes have passed: the card takes no more streaming."""
+"""The card's streaming ended, after ten minutes."""
 
 PlaceCard: TypeAlias = Callable[[Outbound, str, str, dict[str, Any]], Awaitable[str]]
 
@@ -218,7 +217,7 @@ class LiveCards:
         self._cards: OrderedDict[str, _Card] = OrderedDict()
 
     async def open(self, part: Outbound) -> str:
-        """Makes a card, which is not sent yet; its handle. Raises DeliveryError."""
+        """Create a card without sending it; return its handle. Raises DeliveryError."""
         body = {"type": "card_json", "data": orjson.dumps(_body(part.text, streams=True)).decode()}
         card = text(mapping(await self._api.call(_CARDS, body=body), "data"), "card_id")
         if not card:
@@ -226,7 +225,7 @@ class LiveCards:
         return f"{HANDLE}{card}:{int(self._now() * 1000)}"
 
     async def update(self, part: Outbound) -> str:
-        """The handle from here on: what was not sent yet is, as it is. Raises DeliveryError."""
+        """Update the card, or send it if it was not sent yet. Return its new handle. Raises DeliveryError."""
         card, begun, message = _parts(part)
         if not message:
             return f"{HANDLE}{card}:{begun}:{await self._send(card, part)}"
@@ -235,8 +234,8 @@ class LiveCards:
         return part.replaces or ""
 
     async def finish(self, part: Outbound, key: str) -> str:
-        """The card as the whole answer; the message's id. With nothing to say the message is taken away. Raises
-        DeliveryError, Refused or Gone if the card cannot be finished."""
+        """Show the complete answer and return the message's id; an empty answer deletes the message. Raises DeliveryError,
+        Refused or Gone if the card cannot be finished."""
         card, begun, message = _parts(part)
         if not part.text.strip():
             await self.take_away(part)
@@ -251,7 +250,7 @@ class LiveCards:
         return message or await self._send(card, part)
 
     async def take_away(self, part: Outbound) -> None:
-        """Raises DeliveryError, but not if there is nothing any more."""
+        """Delete the message; no error if it is gone. Raises DeliveryError."""
         card, _, message = _parts(part)
         try:
             message = message or await self._send(card, part)

@@ -1,7 +1,7 @@
-"""The things that Feishu gives besides events: the files of messages, names, titles, quoted and bundled messages.
+"""Feishu data that is not in events: files, names, titles, quoted and bundled messages.
 
-A reaction marks a message while it is being answered: Feishu has no "typing…". It is listed when it is removed, so one
-that an earlier process left is removed as well.
+A reaction marks a message while it is being answered, since Feishu has no typing indicator. Reactions are listed before
+they are removed, so one left by an earlier process is removed as well.
 """
 
 import asyncio
@@ -57,21 +57,22 @@ MISSING_SECONDS = 300.0
 ENTRIES_MAX = 10_000
 LOOKUP_SECONDS = 2.0
 BUNDLE_MAX, BUNDLE_LINE_CHARS, BUNDLE_DEPTH_MAX = 50, 1_000, 3
-"""The limits of messages that are forwarded together, of the text of each, and of bundles within bundles."""
+"""Limits of a bundle: messages, characters of each, and nesting."""
 CLOSED = "[Feishu does not say what is in it]"
 NAMES_MAX = 10
 
 
 class People:
-    """Names, titles and quoted texts, as far as Feishu gives them: a message never fails for what cannot be learnt.
-    Cached by path; the longest unused are forgotten first. A lookup that fails is remembered for a while, so that a
-    missing permission does not cost a call per message."""
+    """Names, titles and quoted texts, as far as Feishu gives them; a failed lookup never fails a message.
+
+    An LRU cache by path. Failed lookups are cached for a while, so that a missing permission does not cost a call per
+    message."""
 
     def __init__(self, api: FeishuApi, zone: tzinfo) -> None:
         self._api = api
         self._zone = zone
         self._known: OrderedDict[str, tuple[str | None, float]] = OrderedDict()
-        """A name that was found, and until when it holds."""
+        """Cached names with their expiry."""
 
     async def name(self, open_id: str) -> str | None:
         path = f"/open-apis/contact/v3/users/{quote(open_id, safe='')}"
@@ -85,13 +86,16 @@ class People:
         items = [] if items and items[0].get("deleted") is True else items
         read = await self._read(quote_.message_id, items)
         sender = mapping(items[0], "sender") if items else {}
-        files = read.attachments if text(sender, "sender_type") != "app" else ()  # no other app may fetch an app's
+        files = (
+            read.attachments if text(sender, "sender_type") != "app" else ()
+        )  # files of other apps cannot be fetched
         by = text(sender, "id") or None
         return replace(quote_, text=read.text or None, sender=by, attachments=files)
 
     async def whole(self, message_id: str, bot: str | None = None) -> Content | None:
-        """The content of a message whose event lacks it: of a bundle, of a card, or of an empty one. Empty if the message
-        was recalled, None if its content cannot be had. `bot` is the open id whose mentions are left out."""
+        """Return the content of a message whose event lacks it: a bundle, a card, or an empty one.
+
+        Empty if the message was recalled, None if it is unavailable. `bot` is the open id whose mentions are removed."""
         items = await self._items(message_id)
         if items and items[0].get("deleted") is True:
             return Content(text="")
@@ -103,7 +107,6 @@ class People:
         return mappings(await self._get(path, {"card_msg_content_type": "user_card_content"}), "items")
 
     async def _read(self, message_id: str, items: Sequence[Mapping[str, Any]], bot: str | None = None) -> Content:
-        """A message; if it is a bundle, its messages, with who wrote each and when, in the order of their times."""
         if not items:
             return Content(text="")
         if text(items[0], "msg_type") != content.BUNDLES and text(items[0], "message_id") in ("", message_id):
@@ -141,7 +144,7 @@ class People:
 
 @dataclass
 class _Bundle:
-    """Reads messages that were forwarded together, `inside` by the bundle that each is part of."""
+    """Read messages that were forwarded together; `inside` has them by the bundle that contains them."""
 
     inside: Mapping[str, Sequence[Mapping[str, Any]]]
     names: Mapping[str, str | None]
@@ -150,7 +153,6 @@ class _Bundle:
     _left: int = BUNDLE_MAX
 
     def lines(self, bundle: str, depth: int) -> list[str]:
-        """A line for each message, one within another further in; what is left out is counted."""
         indent, lines = "  " * depth, list[str]()
         if depth > BUNDLE_DEPTH_MAX or not self.inside.get(bundle):
             return [indent + CLOSED]
@@ -191,7 +193,7 @@ def _name(holder: Mapping[str, Any]) -> str | None:
 
 
 QUICK_SECONDS = 0.4
-"""A reply that is there sooner needs no reaction."""
+"""A faster reply needs no reaction."""
 CALL_SECONDS = 4.0
 AGAIN_SECONDS = 1.0
 ATTEMPTS_MAX = 4
@@ -213,11 +215,11 @@ EMOJI = {
     "✅": "DONE",
     "❌": "CrossMark",
 }
-"""Feishu's names of what models know as emoji."""
+"""Feishu's names of common emoji."""
 
 
 async def react(api: FeishuApi, message_id: str, emoji: str) -> None:
-    """Reacts with an emoji, or with Feishu's name of one. Raises DeliveryError."""
+    """React with an emoji, or with Feishu's name of one. Raises DeliveryError."""
     name = EMOJI.get(emoji.strip().replace("\ufe0f", ""), emoji.strip())
     path = f"/open-apis/im/v1/messages/{quote(message_id, safe='')}/reactions"
     await api.call(path, body={"reaction_type": {"emoji_type": name}})
@@ -225,18 +227,18 @@ async def react(api: FeishuApi, message_id: str, emoji: str) -> None:
 
 @dataclass(kw_only=True, slots=True)
 class Reactions:
-    """`emoji` is one of Feishu's, empty for none."""
+    """`emoji` is one of Feishu's, or empty for none."""
 
     api: FeishuApi
     account: str
     app_id: str
     emoji: str
     _turns: dict[str, asyncio.Event] = field(default_factory=dict)
-    """The messages being answered, by the message's id, and whether that is over."""
+    """An event per message being answered, set when it is done."""
     _tasks: set[asyncio.Task[None]] = field(default_factory=set)
 
     def show(self, progress: Progress) -> None:
-        """Never blocks and never raises. In a group only who addressed the bot is to see it."""
+        """Never block or raise. In a group, react only to messages that mention the bot."""
         context = progress.context
         if progress.outcome is not None:
             if over := self._turns.pop(context.message_id, None):
@@ -276,7 +278,7 @@ class Reactions:
         await self.remove(progress.context)
 
     async def remove(self, context: MessageContext) -> None:
-        """Removes the reaction, but not while the message is being answered."""
+        """Remove the reaction, unless the message is still being answered."""
         if not self.emoji or context.message_id in {*self._turns, ""} or context.press:
             return
         path = f"/open-apis/im/v1/messages/{quote(context.message_id, safe='')}/reactions"
@@ -286,7 +288,7 @@ class Reactions:
             except (RateLimited, Unreachable):
                 await asyncio.sleep(AGAIN_SECONDS * 2**attempt)
             except DeliveryError:
-                return  # the message was withdrawn, and this with it
+                return  # withdrawn together with the message
             else:
                 return
 

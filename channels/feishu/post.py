@@ -1,7 +1,7 @@
-"""Rich text as Markdown: the rows of nodes of a post, and of a card in its degraded form. Pure.
+"""Convert rich text to Markdown: the rows of nodes of a post, and of a card in its degraded form. Pure.
 
-A node of a kind that is not known here gives the words and the files inside it, or its kind in brackets: nothing is
-left out without a word. Files are collected on the way, in their order, and so are the ids that are mentioned.
+A node of unknown kind yields the text and the files inside it, or its kind in brackets; nothing is dropped silently. Files
+and mentioned ids are collected in order.
 """
 
 import re
@@ -16,7 +16,7 @@ from channels.wire import text as text_of
 
 LOCALES = ("zh_cn", "en_us", "ja_jp", "zh_hk", "zh_tw")
 NODE_DEPTH_MAX = 20
-"""Levels of nodes within nodes that are read."""
+"""Maximum nesting of nodes."""
 _STYLES = {
     "code": "`",
     "lineThrough": "~~",
@@ -38,7 +38,7 @@ _WORDS = (
     "desc",
     "description",
 )
-"""The members of an unknown node that hold words, in the order in which they are read."""
+"""Text members of an unknown node, in reading order."""
 _ADDRESSES = ("href", "url", "default_url")
 _PLACEHOLDER = re.compile(r"(@_user_[0-9]+|@_all(?![A-Za-z0-9_]))( ?)")
 _FENCED = re.compile(r"(^ {0,3}(`{3,}|~{3,})[^\n]*\n.*?(?:^ {0,3}\2[`~]*[ \t]*$|\Z))", re.MULTILINE | re.DOTALL)
@@ -46,7 +46,7 @@ _AT = re.compile(r"<at\s+(?:user_id|id|open_id)\s*=\s*[\"']?([^\"'\s>]*)[\"']?\s
 _IMAGE = re.compile(r"!\[([^\]\n]*)\]\((img_[A-Za-z0-9_-]+)[^)\n]*\)")
 
 PeopleNames = Mapping[str, str]
-"""The text for each placeholder and for the bot's open id; empty for the bot's own."""
+"""Text for each placeholder, and for the bot's open id; "" for the bot itself."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -54,16 +54,17 @@ class Content:
     text: str
     attachments: tuple[Attachment, ...] = ()
     at: frozenset[str] = frozenset()
-    """The ids that its nodes mention."""
+    """Mentioned ids."""
 
     def of(self, message_id: str) -> "Content":
-        """Puts the message into the keys: a key is good with its own message only."""
+        """Prefix the keys with the message id, since a key is valid only with its own message."""
         keyed = tuple(replace(it, key=f"{message_id}/{it.key}") for it in self.attachments)
         return replace(self, attachments=keyed)
 
 
 def resolve(text: str, names: PeopleNames) -> str:
-    """Placeholders are whole tokens: `@_user_1` does not begin `@_user_10`. The bot's own takes its space with it."""
+    """Replace placeholders as whole tokens: `@_user_1` is no prefix of `@_user_10`. The bot's own is removed with its
+    space."""
 
     def replaced(match: re.Match[str]) -> str:
         if match[1] == "@_all":
@@ -75,8 +76,9 @@ def resolve(text: str, names: PeopleNames) -> str:
 
 
 def read_post(content: Mapping[str, Any], names: PeopleNames) -> Content:
-    """The form as received: title and rows at the top; wrapped in a locale by some clients, the files beside it. Newer
-    clients add `content_v2`, the same as Markdown before it was flattened: its words count, and the files of both."""
+    """Read a post as received: title and rows at the top level, or wrapped in a locale by some clients.
+
+    Newer clients add `content_v2`, the original Markdown: take its text, and the files of both."""
     outer = content
     if not isinstance(content.get("content"), list) and not isinstance(content.get("content_v2"), list):
         wrapped = (content.get(locale) for locale in (*LOCALES, *content))
@@ -99,7 +101,7 @@ def _rows(content: Mapping[str, Any], key: str) -> list[Any]:
 
 @dataclass
 class Nodes:
-    """Reads nodes one after the other; `attachments` and `at` are what they have brought so far."""
+    """Convert nodes in sequence; `attachments` and `at` accumulate."""
 
     names: PeopleNames
     at: set[str] = field(default_factory=set)
@@ -110,7 +112,7 @@ class Nodes:
         return tuple(self._files.values())
 
     def row(self, row: object) -> str:
-        """The nodes of a row side by side; also of one that is no list."""
+        """Join the nodes of a row; a row may also be a single node."""
         match row:
             case str():
                 return row
@@ -161,12 +163,12 @@ class Nodes:
         return self._attach("file", "file", node)
 
     def markdown(self, text: str) -> str:
-        """Markdown of the platform: mentions as names and pictures as attachments, outside of code."""
+        """Convert the platform's Markdown: mentions as names and pictures as attachments, outside of code."""
         parts = _FENCED.split(text)  # text, fenced, its fence, text, …
         return "".join(part if at % 3 else self._prose(part) for at, part in enumerate(parts) if at % 3 != 2)
 
     def unknown(self, node: Mapping[str, Any], depth: int = 0) -> str:
-        """The words and files inside a node of any kind; its kind if there are none."""
+        """Return the text and files inside a node of any kind; its kind if there are none."""
         words = " ".join(filter(None, (it.strip() for it in self._inside(node, depth)))).strip()
         if key := scalar(node, "image_key") or scalar(node, "img_key"):
             words = " ".join(filter(None, (words, self._image(key))))
@@ -235,14 +237,14 @@ class Nodes:
 
 
 def link(text: str, address: str) -> str:
-    """A link as Markdown; one of the two alone as it is."""
+    """Format a Markdown link; without an address, return the text."""
     if not address:
         return text
     return f"[{text or address}]({address})"
 
 
 def code(text: str, language: str = "") -> str:
-    """A block of code, in a fence that it does not hold."""
+    """Format a code block with a fence that the code does not contain."""
     body = text.removesuffix("\n")
     fence = "```" if "```" not in body else "````"
     return f"{fence}{language}\n{body}\n{fence}"

@@ -1,8 +1,8 @@
 """Feishu's envelope: the signature over the raw bytes, and the encryption inside it. Pure.
 
 Source: the open platform's page on event subscription, checked against lark-oapi in the tests. The digest is a plain
-SHA-256 over timestamp, nonce, key and body, so its field borders could shift and its body be extended: hence the strict
-grammar of every part, and the body must be exactly one JSON document.
+SHA-256 over timestamp, nonce, key and body, so field borders could shift and the body be extended: hence the strict grammar
+of every part, and the body must be exactly one JSON document.
 """
 
 import base64
@@ -31,7 +31,7 @@ CHALLENGE_BYTES_MAX = 1_024
 
 
 def opened(request: WebhookRequest, *, key: str, now: datetime, window_seconds: int | None) -> dict[str, Any]:
-    """The event of a delivery that is genuine as far as the envelope can tell. Raises Rejected."""
+    """Return the event of a delivery with a valid envelope. Raises Rejected."""
     if not key:
         event = parse(request.body)
         if list(event) == ["encrypt"]:
@@ -49,7 +49,7 @@ def opened(request: WebhookRequest, *, key: str, now: datetime, window_seconds: 
 
 
 def challenge(event: dict[str, Any]) -> str | None:
-    """The challenge of a URL check: in the old form, and in the shape of a 2.0 event."""
+    """Return the challenge of a URL check, in the old form or as a 2.0 event; None for other events. Raises Rejected."""
     header = event.get("header")
     kind = header.get("event_type") if isinstance(header, dict) else event.get("type")
     if kind != "url_verification":
@@ -61,13 +61,13 @@ def challenge(event: dict[str, Any]) -> str | None:
 
 
 def is_signed(request: WebhookRequest) -> bool:
-    """True if any of the three headers is present, however often: then all of them must be right."""
+    """Return True if any of the three headers is present, even repeated: then all of them must be valid."""
     names = (TIMESTAMP_HEADER, NONCE_HEADER, SIGNATURE_HEADER)
     return any(name in names for name, _ in request.headers)
 
 
 def check_fields(request: WebhookRequest, *, now: datetime, window_seconds: int | None) -> tuple[str, str, str]:
-    """Timestamp, nonce and signature, well formed and young enough. Raises Rejected."""
+    """Return timestamp, nonce and signature, well-formed and recent. Raises Rejected."""
     timestamp = request.header(TIMESTAMP_HEADER) or ""
     nonce = request.header(NONCE_HEADER) or ""
     signature = request.header(SIGNATURE_HEADER) or ""
@@ -79,7 +79,7 @@ def check_fields(request: WebhookRequest, *, now: datetime, window_seconds: int 
 
 
 def verify(request: WebhookRequest, *, key: str, now: datetime, window_seconds: int | None) -> None:
-    """Raises Rejected unless the raw body carries this key's signature."""
+    """Raises Rejected unless the raw body has a signature of this key."""
     timestamp, nonce, signature = check_fields(request, now=now, window_seconds=window_seconds)
     if not hmac.compare_digest(sign(timestamp, nonce, key, request.body).encode(), signature.encode()):
         raise Rejected("signature wrong", guess=True, cause="encryptKey")
@@ -90,14 +90,14 @@ def sign(timestamp: str, nonce: str, key: str, body: bytes) -> str:
 
 
 def same(value: object, expected: str) -> bool:
-    """Compares a token in constant time, on bytes; False for what is no text."""
+    """Compare a token in constant time, as bytes; False for a non-string."""
     if not isinstance(value, str):
         return False
     return hmac.compare_digest(value.encode(errors="surrogatepass"), expected.encode())
 
 
 def parse(raw: bytes) -> dict[str, Any]:
-    """One JSON object, strictly. Raises Rejected."""
+    """Parse one JSON object strictly. Raises Rejected."""
     try:
         found = orjson.loads(raw)
     except orjson.JSONDecodeError:
@@ -108,14 +108,14 @@ def parse(raw: bytes) -> dict[str, Any]:
 
 
 def _of_size(raw: bytes, event: dict[str, Any]) -> dict[str, Any]:
-    """Raises Rejected: the delivery is genuine, so no setting is to blame for it, and nobody has guessed."""
     if not fits(raw, event):
+        # Genuine, so neither a guess nor a setting's fault.
         raise Rejected(BEYOND, status=400, sentence=f"The event is {BEYOND}.")
     return event
 
 
 def encrypted_part(body: bytes) -> str:
-    """The text under `encrypt`, which must be the only member. Raises Rejected."""
+    """Return the string under `encrypt`, which must be the only member. Raises Rejected."""
     try:
         outer = orjson.loads(body)
     except orjson.JSONDecodeError:
@@ -126,7 +126,8 @@ def encrypted_part(body: bytes) -> str:
 
 
 def decrypt(text: str, key: str) -> dict[str, Any]:
-    """The object that was encrypted. Raises Rejected, in the same words for every fault but its size."""
+    """Return the decrypted object. Raises Rejected, with one message for every fault except size, to be no padding
+    oracle."""
     try:
         raw = base64.b64decode(text, validate=True)
         if len(raw) < 2 * _BLOCK_BYTES or len(raw) % _BLOCK_BYTES:

@@ -1,8 +1,8 @@
-"""Telegram's Bot API, as far as we need it: one call, which delivery error a refusal means, and downloads.
+"""Telegram's Bot API, as far as needed: calls, the delivery error of each refusal, and downloads.
 
-The token is part of every address, so it is put in behind the HTTP client: neither its log lines nor its exceptions can
-hold it. Nothing is repeated here; repeating is the outbox's business. Telegram has a status and a sentence, no codes:
-the sentence is matched in lower case by the part that has been the same for years.
+The token is part of every URL, so it is inserted below the HTTP client and never in its log lines or exceptions. Retries
+are the outbox's. Telegram has no error codes besides the HTTP status, so match the stable part of its lower-cased
+description.
 """
 
 import mimetypes
@@ -64,7 +64,7 @@ _STATUS_HINTS = {
 }
 UPLOAD_SECONDS = 60.0
 FILE_BYTES_MAX = 20 * 1024 * 1024
-"""Telegram hands out no larger one."""
+"""Telegram's limit on downloads."""
 
 log = structlog.get_logger()
 
@@ -77,12 +77,12 @@ class TelegramApi:
     async def call(
         self, method: str, body: Mapping[str, Any] | None = None, *, timeout_seconds: float | None = None
     ) -> Any:
-        """The `result`. Raises DeliveryError; what Telegram said of a refusal is its `refusal_of`."""
+        """Return the `result`. Raises DeliveryError; `refusal_of` gives Telegram's answer."""
         sent = {"content": orjson.dumps(body or {}), "headers": {"content-type": "application/json"}}
         return await self._post(method, sent, timeout_seconds)
 
     async def upload(self, method: str, fields: Mapping[str, Any], files: Mapping[str, File]) -> Any:
-        """The `result` of a call with files, each under its name in the call."""
+        """Return the `result` of a call with files, each under its field name."""
         data = {key: value if isinstance(value, str) else orjson.dumps(value).decode() for key, value in fields.items()}
         parts = {name: (file.name, file.data, file.type) for name, file in files.items()}
         headers = {"content-type": f"multipart/form-data; boundary={secrets.token_hex(16)}"}
@@ -94,7 +94,7 @@ class TelegramApi:
         return self._result(await sending, method)
 
     async def download(self, path: str, *, bytes_max: int) -> bytes:
-        """The file at a path that `getFile` gave. Raises DeliveryError."""
+        """Download the file at a path from `getFile`. Raises DeliveryError."""
         got = await download(self._http(), FILES + path, bytes_max=bytes_max)
         if got.status == 200:
             return got.data
@@ -102,12 +102,12 @@ class TelegramApi:
         log.info("telegram_file_refused", status=got.status)
         if got.status == 429:
             raise RateLimited("Telegram asks to slow down", code=code)
-        if got.status == 404 or got.status >= 500:  # a path holds for an hour; asked again, it is another
+        if got.status == 404 or got.status >= 500:  # paths expire after an hour; a retry gets a new one
             raise Unreachable(f"Telegram does not hand out the file (HTTP {code})", code=code)
         raise Refused(f"Telegram refuses the file (HTTP {code})", code=code)
 
     async def close(self) -> None:
-        """A later call opens new connections: one may look alive and be dead."""
+        """Drop all connections, which may be dead; a later call opens new ones."""
         client, self._client = self._client, None
         if client is not None:
             await client.aclose()
@@ -121,7 +121,7 @@ class TelegramApi:
     def _result(self, response: HttpResponse | httpx.Response, method: str) -> Any:
         status, token = response.status_code, self._account.bot_token.get_secret_value().strip()
         try:
-            answer = loads(response.content.replace(token.encode(), HIDDEN))  # some servers quote the address
+            answer = loads(response.content.replace(token.encode(), HIDDEN))  # some servers quote the URL
         except ValueError:
             answer = None
         if not isinstance(answer, dict) or not isinstance(answer.get("ok"), bool):
@@ -140,7 +140,7 @@ class TelegramApi:
 
 
 class _WithToken(Transport):
-    """Puts the token in before the wire: `/bot<token>/sendMessage`, and `/file/bot<token>/photos/1.jpg`."""
+    """Insert the token into the path: `/bot<token>/sendMessage`, and `/file/bot<token>/photos/1.jpg`."""
 
     def __init__(self, token: str, root: str) -> None:
         super().__init__(httpx, root)
@@ -176,14 +176,14 @@ class MethodError(Exception):
 
     @property
     def shown(self) -> str:
-        """The text for the log. A complaint about entities quotes what was sent, so not that one."""
+        """Return the text for the log. A complaint about entities quotes what was sent, so shorten it."""
         return "can't parse entities" if self.bad_entities else self.description[:200]
 
     def _has(self, parts: tuple[str, ...]) -> bool:
         return self.status == 400 and any(part in self.description.lower() for part in parts)
 
     def meaning(self) -> DeliveryError:
-        """The meaning for a send. Its text is ours: Telegram's may quote what was sent."""
+        """Return the delivery error of a failed send, with our own text: Telegram's may quote what was sent."""
         code, description = str(self.status), self.description.lower()
         if self.status == 429:
             wait = None if self.retry_after is None else min(max(self.retry_after, 0.0), RETRY_SECONDS_MAX)
@@ -197,7 +197,7 @@ class MethodError(Exception):
 
 
 def refusal_of(error: DeliveryError) -> MethodError | None:
-    """Telegram's own words, if an answer of Telegram's is behind the error."""
+    """Return Telegram's answer if it caused the error."""
     return error.__cause__ if isinstance(error.__cause__, MethodError) else None
 
 
@@ -226,7 +226,7 @@ async def _file_path(api: TelegramApi, file_id: str) -> tuple[str, int | None]:
 
 
 def checked_path(path: str) -> str:
-    """The path, fit for an address. Raises Refused."""
+    """Return the path, quoted for a URL. Raises Refused."""
     if path.startswith("/"):
         raise Refused("the Bot API server keeps files on its own disk: run it without --local")
     if any(part in ("", ".", "..") for part in path.split("/")):

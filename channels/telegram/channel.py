@@ -1,6 +1,6 @@
-"""One Telegram bot as a channel: what comes in is checked and read, what goes out is sent once, at Telegram's pace.
+"""One Telegram bot as a channel: verify and read updates, send replies once, at Telegram's pace.
 
-Nothing signs an update: the secret header is all there is, so without it nothing else is looked at.
+Updates are unsigned: the secret header is the only proof, so nothing else is read without it.
 """
 
 import asyncio
@@ -50,7 +50,7 @@ from channels.wire import fits, loads, mapping, number, text
 
 SECRET_HEADER = "x-telegram-bot-api-secret-token"
 DRAFT = "draft:"
-"""The beginning of an unfinished answer's handle; the message's id follows."""
+"""Prefix of a draft's handle, before the message's id."""
 EDIT_SECONDS, GROUP_EDIT_SECONDS = 1.0, 3.0
 
 log = structlog.get_logger()
@@ -93,7 +93,7 @@ class TelegramChannel:
         self._me = Me(id=int(bot_of(config)) if bot_of(config).isdecimal() else 0)
         self._learning = SingleFlight(self._learn, late="Telegram has not said yet who the bot is")
         self._draftless: set[str] = set()
-        """Direct chats that take no drafts."""
+        """Direct chats that refuse drafts."""
         self._outgoing = TelegramOutgoing(
             api=self._api, account=account, stored=stored, link_previews=config.link_previews
         )
@@ -123,7 +123,7 @@ class TelegramChannel:
     ) -> None:
         self._me = replace(self._me, commands=frozenset(command.name for command in commands))
         account, timing = self.account, self._timing
-        api = TelegramApi(self._config)  # of its own: a poll that hangs must not hold a send back
+        api = TelegramApi(self._config)  # separate client: a poll that hangs must not delay sends
         shared: dict[str, Any] = {"api": api, "account": account, "timing": timing, "condition": self.condition}
         self.condition.starting("events")
         self.condition.awaits_deliveries = self._config.mode == "webhook"
@@ -148,7 +148,7 @@ class TelegramChannel:
             await self._learning.get(timeout_seconds)
 
     async def enrich(self, context: MessageContext) -> MessageContext:
-        """An update has all the names there are."""
+        """Use the id as a missing name: an update already has all names."""
         return replace(context, sender=replace(context.sender, name=context.sender.name or context.sender.id))
 
     def split(self, text: str) -> list[str]:
@@ -187,7 +187,7 @@ class TelegramChannel:
             await self._outgoing.preview(part, key)
 
     async def send(self, part: Outbound, key: str) -> str:
-        """Send one part; the message id. Telegram knows no `key`. Raises DeliveryError."""
+        """Send one part and return the message id. Telegram has no idempotency `key`. Raises DeliveryError."""
         chat = self._outgoing.migrated.get(part.target.chat, part.target.chat)
         if part.replaces is not None and part.replaces.startswith(DRAFT):
             draft = replace(part, replaces=part.replaces.removeprefix(DRAFT))
@@ -219,7 +219,7 @@ class TelegramChannel:
         return await twice(lambda: fetch_file(self._api, attachment, bytes_max))
 
     def show(self, progress: Progress) -> None:
-        """Telegram shows that something is being written, and nothing of what."""
+        """Show only that something is being written."""
         self._activity.show(progress)
 
     def answer_press(self, context: MessageContext) -> None:
@@ -231,7 +231,6 @@ class TelegramChannel:
         await self._api.close()
 
     def _read(self, update: Mapping[str, Any], now: datetime) -> Receipt:
-        """Anything to be done besides is noted for later: nothing here takes time or touches the network."""
         receipt = with_event(updates.receipt(update, account=self.account, me=self._me, now=now), update)
         if isinstance(receipt, Moved):
             self._outgoing.follow(receipt.before, receipt.after)

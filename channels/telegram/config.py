@@ -24,7 +24,7 @@ class TelegramAccount(AccessConfig):
     bot_token: SecretStr = SecretStr("")
     """The token that @BotFather gave, `123456789:AA…`; empty means that this account is not configured."""
     mode: Literal["polling", "webhook"] = "polling"
-    """The way that updates arrive: `polling` fetches them and needs no public address; `webhook` has Telegram post them to
+    """Delivery of updates: `polling` fetches them and needs no public address; with `webhook`, Telegram posts them to
     `/webhooks/telegram/{account}`."""
     webhook_secret: SecretStr = SecretStr("")
     """The secret for `mode: webhook`: a long random word of A-Z, a-z, 0-9, `_` and `-`. Telegram sends it with every
@@ -32,20 +32,20 @@ class TelegramAccount(AccessConfig):
     api_root: str = "https://api.telegram.org"
     """The Bot API, or a Bot API server of your own."""
     timeout_seconds: Annotated[float, Field(gt=0)] = 30
-    """The time that one call of Telegram's API may take."""
+    """Timeout of a call to Telegram's API."""
     sends_per_second: Annotated[float, Field(gt=0)] | None = None
-    """The pace of this bot's sends. If unset they go out at once, and at Telegram's documented pace (30 a second, 1 in
-    one chat, 20 a minute in one group) for a minute after Telegram has asked to slow down."""
+    """Rate limit of this bot's sends. If unset, there is none until Telegram asks to slow down; then Telegram's documented
+    rate (30 a second, 1 in one chat, 20 a minute in one group) applies for a minute."""
     quotes: Quotes = "first"
-    """The messages of an answer that are shown as a reply to the question: `all`, `first`, or `off` for none."""
+    """The messages of an answer that quote the question: `all`, `first`, or `off` for none."""
     link_previews: bool = False
     """True if Telegram shows a preview of the first link in a reply."""
     drafts: bool = False
     """True if an answer grows in a direct chat as a draft of Telegram's (`sendMessageDraft`) instead of a message that is
     edited. Older clients do not show drafts."""
     resend_ambiguous: bool = False
-    """Telegram does not recognise a repeated send. `false` makes a send that may have arrived a dead letter and counts
-    it; `true` repeats it: rather a doubled message than a lost one."""
+    """Telegram does not deduplicate sends. `false` makes an ambiguous send a dead letter and counts it; `true` retries it:
+    better a duplicate than a lost message."""
     queue: QueueConfig = QueueConfig()
 
 
@@ -66,12 +66,12 @@ def accounts(config: TelegramConfig) -> dict[str, TelegramAccount]:
 
 
 def bot_of(account: TelegramAccount) -> str:
-    """The bot's own number: the part of its token before the colon, which is no secret."""
+    """Return the bot's id: the part of its token before the colon, which is not secret."""
     return account.bot_token.get_secret_value().strip().partition(":")[0]
 
 
 def example(id_: str) -> ChatKind | None:
-    """Return the kind of chat of an id that the documentation shows; None for any other."""
+    """Return the chat kind of an id from the documentation; None for any other."""
     return _EXAMPLES.get(id_)
 
 

@@ -1,6 +1,6 @@
-"""The tasks that keep a bot in touch with Telegram: its polls or its webhook, its menu, and the answers to presses.
+"""Background tasks of a bot's connection: polling or the webhook, the menu, and answers to button presses.
 
-Each of these is tried until it works, and none ends while the gateway runs, unless it is cancelled.
+Each is retried until it succeeds, and runs until it is cancelled.
 """
 
 import asyncio
@@ -24,26 +24,24 @@ from channels.wire import number, text
 
 CONFLICT_SECONDS_MAX = 30.0
 STORE_SECONDS_MAX = 10.0
-"""The longest wait for our own database to take an update: nobody is spared by a longer one."""
+"""Maximum backoff while our own database is unavailable."""
 PASSING_CONFLICTS = 2
-"""A restart overlaps with the poll that the last process left open; more than that is another process."""
+"""A restart conflicts with the poll that the last process left open; more conflicts mean another process."""
 BUSY_SECONDS = 1.0
-"""A poll that ends empty sooner than this was not held open: some server or proxy does not know how."""
+"""An empty poll that ends sooner was not held open: some server or proxy does not support long polling."""
 LIMIT = 100
 TRIES_MAX = 3
-"""The tries to store an update that raises; those behind it wait meanwhile."""
+"""Attempts to store an update that raises; later updates wait meanwhile."""
 UNANSWERED_MAX = 1
-"""Polls in a row that may break before Telegram counts as out of reach."""
+"""Consecutive failed polls before Telegram counts as unreachable."""
 
 
 @dataclass(kw_only=True, slots=True)
 class Polling:
-    """Fetches updates by long polls; the next poll confirms what has been stored, so that nothing is lost on the way.
+    """Long polling. Each poll confirms the updates that have been stored, so that none is lost.
 
-    What cannot be read is logged and passed over, or it would block the others for ever, and so is what raises on its
-    way into the database TRIES_MAX times; while that takes nothing, updates are fetched again. `read` makes a receipt
-    of one.
-    """
+    Unreadable updates are logged and skipped, since they would block the others; so are updates whose storing fails
+    TRIES_MAX times. While the database is unavailable, updates are fetched again. `read` turns an update into a receipt."""
 
     api: TelegramApi
     account: str
@@ -53,15 +51,15 @@ class Polling:
     condition: Condition
     _offset: int | None = None
     _tries: int = 0
-    """The number of times that the next update has raised."""
+    """Failed attempts to store the next update."""
 
     async def run(self) -> None:
-        # What waits behind the webhook stays: nothing a person wrote is dropped.
+        # Keep pending updates: no message may be dropped.
         await self.timing.until_done("telegram_webhook_not_removed", self._remove_webhook, account=self.account)
         failures = conflicts = 0
         while True:
             try:
-                # After a failure an answer is wanted at once; a rival shows itself by ending a poll that is held.
+                # After a failure, ask for an immediate answer; after a conflict, hold the poll, since a rival would end it.
                 updates = await self._fetch(0 if failures and not conflicts else self.timing.poll_seconds)
             except DeliveryError as error:
                 failures += 1
@@ -94,7 +92,6 @@ class Polling:
         return updates
 
     async def _hand_over(self, updates: list[object]) -> bool:
-        """False if one could not be stored: it and those behind it will come again."""
         readable = {
             update_id: update
             for update in updates
@@ -145,7 +142,7 @@ DESCRIPTION_CHARS_MAX = 256
 WAITING_MAX = 100
 KNOWN_MAX = 1_000
 ANSWER_SECONDS = 5.0
-"""The time to answer a press; later the button has given up."""
+"""Timeout of the answer to a press; later it has no effect."""
 
 log = structlog.get_logger()
 
@@ -153,8 +150,8 @@ log = structlog.get_logger()
 async def offer_menus(
     api: TelegramApi, commands: Sequence[MenuEntry], owners: Sequence[str], *, account: str, timing: Timing
 ) -> None:
-    """Offer a menu to direct chats, to groups, and to each owner one with owners' commands as well, in each language. A menu
-    that Telegram refuses is left out, such as that of an owner who has not written to the bot yet."""
+    """Set the menus of direct chats, groups, and each owner (with owners' commands), in each language. Skip a menu that
+    Telegram refuses, such as that of an owner who has not written to the bot yet."""
     direct, group = ([it for it in commands if it.is_shown(kind, owner=False)] for kind in KINDS)
     theirs = [it for it in commands if it.is_shown("direct", owner=True)]
     menus: list[tuple[dict[str, Any], Sequence[MenuEntry]]] = [
@@ -195,8 +192,9 @@ async def _offer_menu(
 
 @dataclass(kw_only=True, slots=True)
 class Registration:
-    """Keeps the webhook set and logs the delivery failures that Telegram reports. It is set only if it differs, as every
-    replica does this and setting it often is refused. With `url` None, the address being unknown, it only watches."""
+    """Keep the webhook registered, and log the delivery failures that Telegram reports.
+
+    Set it only if it differs: every replica checks it, and frequent calls are refused. Without `url`, only watch."""
 
     api: TelegramApi
     account: str
@@ -205,11 +203,11 @@ class Registration:
     timing: Timing
     condition: Condition
     _reported: int | None = None
-    """The time of the failure that has been logged."""
+    """Time of the last logged failure."""
     _watched: bool = False
-    """An earlier check has been made: what it found may be from before our start."""
+    """True after the first check, whose findings may predate our start."""
     _refused: bool = False
-    """We refused a delivery: the secret that Telegram has is not the one of now. It cannot be read back."""
+    """True if we refused a delivery: Telegram has an old secret, which cannot be read back."""
 
     async def run(self) -> None:
         if self.url is None:
@@ -234,7 +232,7 @@ class Registration:
             raise Unreachable("Telegram's answer about the webhook cannot be read")
         self._report(info)
         self._watched = True
-        if not number(info, "pending_update_count"):  # another replica may have taken them
+        if not number(info, "pending_update_count"):  # another replica may have handled them
             self.condition.ends("deliveries", "undelivered")
         updates, url = info.get("allowed_updates"), text(info, "url")
         is_set = url == self.url and isinstance(updates, list) and set(map(str, updates)) == set(ALLOWED_UPDATES)
@@ -266,16 +264,16 @@ class Registration:
 
 @dataclass(kw_only=True, slots=True)
 class Callbacks:
-    """Answers each button press once, or its button would spin. Failures are not repeated."""
+    """Answer each button press once, so that the button stops spinning. Failures are not retried."""
 
     api: TelegramApi
     account: str
     _waiting: asyncio.Queue[str] = field(default_factory=lambda: asyncio.Queue(WAITING_MAX))
     _known: dict[str, None] = field(default_factory=dict)
-    """The latest ones, as an update may come again."""
+    """The latest presses, to deduplicate redeliveries."""
 
     def note(self, query: str) -> None:
-        """Queues the answer to a press; returns at once."""
+        """Queue the answer to a press, without blocking."""
         if not query or len(query) > QUERY_CHARS_MAX or query in self._known or self._waiting.full():
             return
         self._known[query] = None

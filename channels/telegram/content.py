@@ -1,10 +1,10 @@
-"""A message becomes what a person said: text as plain Markdown, and whether it was said to the bot. Pure.
+"""Convert a message to plain Markdown, and find out whether it addresses the bot. Pure.
 
-Telegram marks up text by entities, whose offsets count UTF-16 units. They alone tell a mention from a word that looks
-like one. The bot's own mention goes, and so does its name behind a command; links keep their address and code its fence.
+Entities mark up text, with offsets in UTF-16 units; only they distinguish a mention from similar text. The bot's own
+mention is removed, also after a command; links keep their URL and code its fence.
 
 A rich message has blocks instead of a text and nodes instead of entities, with the types of Bot API 10.3. An unknown one
-gives the words inside it, or its name in brackets.
+yields its text, or its name in brackets.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -18,7 +18,7 @@ from channels.telegram import media
 from channels.wire import clean, mapping, mappings, number, scalar, text
 
 DEPTH_MAX = 20
-"""Telegram nests 16 deep."""
+"""Maximum nesting; Telegram allows 16."""
 MARKS = {
     "bold": "**",
     "italic": "*",
@@ -28,7 +28,7 @@ MARKS = {
     "code": "`",
     "marked": "==",
 }
-"""The marks of a style, of entities as of nodes."""
+"""Markdown marks of styles, for entities and nodes."""
 _VALUES = (
     "url",
     "email_address",
@@ -45,8 +45,8 @@ _BUTTON = ("url", "callback_data", "switch_inline_query", "switch_inline_query_c
 
 @dataclass
 class RichReader:
-    """Reads one rich message. `addressed` judges a mention or a command, given as its kind, its words and its node, and
-    whether anything is before it: the text in its place, or None if it stays."""
+    """Read one rich message. `addressed` gets the kind, text and node of a mention or command, and whether text precedes
+    it; it returns the replacement, or None to keep it."""
 
     addressed: Callable[[str, str, Mapping[str, Any], bool], str | None]
     attachments: list[Attachment] = field(default_factory=list)
@@ -178,14 +178,14 @@ def _with_value(words: str, value: str) -> str:
 
 
 MORE_UNITS_MIN = 4_000
-"""A longer text than 4096 units is cut by the client that it is pasted into."""
+"""Clients split pasted text at 4096 units, so a text of this size may continue."""
 RAW = ("pre", "code", "mention", "text_mention", "bot_command")
-"""Entities whose words are read as they are."""
+"""Entities whose text is not parsed further."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Me:
-    """The bot: `username` is None until Telegram has said it. `commands` are those of its menu."""
+    """The bot. `username` is None until Telegram has returned it. `commands` are those of its menu."""
 
     id: int
     username: str | None = None
@@ -243,7 +243,8 @@ def read(message: Mapping[str, Any], me: Me) -> TelegramContent | None:
 
 
 def foreign_mark(message: Mapping[str, Any]) -> str:
-    """The lines above words that are not the sender's own, forwarded or written by an inline bot: so they are no command."""
+    """Return the lines above text that the sender did not write (forwarded, or by an inline bot), so that it is no
+    command."""
     author, bot = origin(message, "forward_origin"), mapping(message, "via_bot")
     via = f"{VIA}{' '.join(text(bot, 'username').split()) or number(bot, 'id') or 'a bot'}]\n" if bot else ""
     return f"{FORWARDED} {' '.join(author.split())}]\n{via}" if author else via
@@ -266,7 +267,7 @@ def _unaddressed() -> RichReader:
 
 
 def origin(message: Mapping[str, Any], key: str) -> str | None:
-    """The author of what was forwarded, or what is answered from another chat."""
+    """Return the author of a forwarded message, or of a quoted one from another chat."""
     found = mapping(message, key)
     if not found:
         return None
@@ -292,7 +293,6 @@ class _Marked:
         self.units = len(self._raw) // 2
 
     def entities(self) -> Iterator[_Entity]:
-        """The entities, in their order, without those outside of the text."""
         for wire in sorted(self._wire, key=lambda wire: (number(wire, "offset") or 0, -(number(wire, "length") or 0))):
             start, length = number(wire, "offset"), number(wire, "length")
             if start is None or length is None or start < 0 or length <= 0 or start + length > self.units:
@@ -301,11 +301,9 @@ class _Marked:
             yield _Entity(kind=text(wire, "type"), start=start, end=end, text=self._cut(start, end), wire=wire)
 
     def rewritten(self, entities: list[_Entity], me: Me) -> str:
-        """The text as Markdown, without what addresses the bot."""
         return self._between(0, self.units, entities, me).strip()
 
     def _between(self, at: int, end: int, entities: list[_Entity], me: Me) -> str:
-        """Entities are nested or apart: one within another is written inside its marks."""
         rewritten = ""
         for number_, entity in enumerate(entities):
             if entity.start < at or entity.end > end:
@@ -319,7 +317,7 @@ class _Marked:
             if entity.kind == "pre":
                 rewritten = rewritten + "\n" if rewritten and not rewritten.endswith("\n") else rewritten
                 instead += "" if self._cut(at, at + 1) in ("", "\n") else "\n"
-            if not instead:  # a mention takes a blank with it
+            if not instead:  # remove a blank together with the mention
                 if self._cut(at, at + 1) == " ":
                     at += 1
                 else:
@@ -368,7 +366,6 @@ def _is_my_name(username: str, me: Me) -> bool:
 
 
 def _is_menu_command(entity: _Entity, me: Me) -> bool:
-    """Clients leave the bot's name out if it is the only bot. Any other bare command may be for another bot."""
     return entity.kind == "bot_command" and entity.start == 0 and entity.text.lower().removeprefix("/") in me.commands
 
 
@@ -379,7 +376,7 @@ def _is_for_another(entity: _Entity, me: Me) -> bool:
 
 @dataclass
 class _Rich:
-    """Judges the mentions and commands of a rich message as those of a text are."""
+    """Judge mentions and commands of a rich message like those of a text."""
 
     me: Me
     mentioned: bool = False

@@ -1,5 +1,6 @@
-"""Telegram's word on a bot: whether its token works, what it sees of groups, and where its updates go. All of it is
-read; nothing is set and nothing is fetched."""
+"""Check a Telegram bot: its token, its view of groups, and where updates go. Read-only: nothing is set, and no update is
+fetched.
+"""
 
 import asyncio
 from collections.abc import Iterator, Mapping
@@ -15,7 +16,7 @@ from channels.wire import number, text
 
 CALL_SECONDS = 5.0
 ERROR_RECENT_SECONDS = 3600.0
-"""Telegram keeps its last failure for good; an older one says nothing of now."""
+"""Telegram never clears its last failure; ignore older ones."""
 
 
 async def probe(account: TelegramAccount, name: str, public_url: str | None, now: float) -> list[Finding]:
@@ -63,7 +64,7 @@ def _updates(
     account: TelegramAccount, info: Mapping[str, Any], check: str, wanted: str | None, now: float
 ) -> Iterator[Finding]:
     url, waiting = text(info, "url"), number(info, "pending_update_count") or 0
-    host = urlsplit(url).hostname  # its path may hold a secret
+    host = urlsplit(url).hostname  # without the path, which may contain a secret
     where = Bilingual(f"a webhook is set for this bot, at {host}", f"该机器人设置了 webhook，位于 {host}")
     if account.mode == "polling":
         if url:

@@ -1,6 +1,6 @@
-"""The attachments of a message, and a few words for each. Pure.
+"""Attachments of a message, and a short description of each. Pure.
 
-The words are for messages that say nothing else, so that no kind of message is met by silence.
+The description stands in for the text of a message without one, so that every kind of message is answered.
 """
 
 from collections.abc import Callable, Mapping
@@ -13,7 +13,7 @@ from channels.wire import clean, mapping, mappings, number, text
 def attachments(message: Mapping[str, Any]) -> tuple[Attachment, ...]:
     files = []
     for key, kind in _ATTACHED.items():
-        if key == "document" and "animation" in message:  # an animation is a document as well
+        if key == "document" and "animation" in message:  # an animation also has a document
             continue
         media = _media(message, key)
         if handle := text(media, "file_id"):
@@ -25,7 +25,7 @@ def attachments(message: Mapping[str, Any]) -> tuple[Attachment, ...]:
 
 
 def words(message: Mapping[str, Any]) -> str:
-    """`[file: report.pdf]`; nothing for a message that brings nothing."""
+    """Return `[file: report.pdf]`, or "" for a message without attachments."""
     for key, read in _WORDS.items():
         if key in message:
             return f"[{clean(read(_media(message, key))).strip()}]"
@@ -33,8 +33,7 @@ def words(message: Mapping[str, Any]) -> str:
 
 
 def _media(message: Mapping[str, Any], key: str) -> Mapping[str, Any]:
-    """A photo comes in several sizes, the largest last."""
-    sizes = mappings(message, key)
+    sizes = mappings(message, key)  # of a photo, the largest last
     return sizes[-1] if sizes else mapping(message, key)
 
 
@@ -87,7 +86,7 @@ def _is_done(task: Mapping[str, Any]) -> bool:
 
 
 def chosen(message: Mapping[str, Any], answered: Mapping[str, Any]) -> str:
-    """The task or the option of the answered message that this one is about."""
+    """Return the task or option of the quoted message that this one refers to."""
     task, option = number(message, "reply_to_checklist_task_id"), text(message, "reply_to_poll_option_id")
     for it in mappings(mapping(answered, "checklist"), "tasks"):
         if task is not None and number(it, "id") == task:

@@ -1,8 +1,7 @@
-"""The messages that one Telegram bot sends out, message by message; also what it edits, deletes and reacts to.
+"""Sending, editing, deleting and reacting for one Telegram bot.
 
-Telegram does not recognise a repeated send, so only what it has definitely refused is tried in another way: as plain
-text if it did not take the entities, without the reply or the topic if those are gone, and to the supergroup that a
-group has become.
+Telegram does not deduplicate sends, so only a definite refusal is retried in another form: as plain text if the entities
+were refused, without a reply or topic that is gone, and to the supergroup that a group became.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -22,7 +21,7 @@ from channels.wire import mapping, number, text
 
 CAPTION_UNITS_MAX = 1_024
 CAPTION_CHARS = 800
-"""The size of Markdown: what it shows may be longer, and is then sent apart."""
+"""Maximum size as Markdown; a text that renders longer is sent separately."""
 ALBUM_MAX = 10
 PHOTO_BYTES_MAX = 10 * 1024 * 1024
 UPLOAD_BYTES_MAX = 50 * 1024 * 1024
@@ -30,18 +29,18 @@ _PHOTOS = ("image/png", "image/jpeg", "image/webp")
 _VOICE = ("audio/ogg", "audio/opus", "audio/mpeg", "audio/mp4", "audio/x-m4a")
 _AS_DOCUMENT = ("photo_", "image_process_failed", "voice_messages_forbidden", "wrong file", "file is too big")
 OTHER_WAYS_MAX = 4
-"""One for each thing that Telegram may refuse of a message."""
+"""One fallback for each part of a message that Telegram may refuse."""
 DRAFT_NUMBERS = 2**31 - 1
 PICTURE_FORM = "\ufe0f"
-"""Telegram names reactions without it."""
+"""Variation selector, which Telegram's reactions omit."""
 _GENERAL = "1"
-"""The topic General has this id and cannot be sent to by it."""
+"""The id of the topic General, which sends must omit."""
 
 log = structlog.get_logger()
 
 
 class TelegramOutgoing:
-    """Sends for one bot. A `chat` besides the part is the present id of the part's own chat."""
+    """Send for one bot. A `chat` next to a part is the current id of the part's chat."""
 
     def __init__(self, *, api: TelegramApi, account: str, stored: Fetch, link_previews: bool) -> None:
         self._api = api
@@ -49,10 +48,10 @@ class TelegramOutgoing:
         self._stored = stored
         self._link_previews = link_previews
         self.migrated: dict[str, str] = {}
-        """Groups that have become supergroups, as far as an update has said or a send has found out."""
+        """Supergroups by the old id of their group, learnt from updates and refused sends."""
 
     def follow(self, before: str, after: str) -> None:
-        """All that is still to go to the old group goes to the new one. Who may write there is the operator's word."""
+        """Send everything for the old group to the new one. Access there is up to the operator."""
         if self.migrated.get(before) == after:
             return
         self.migrated[before] = after
@@ -60,7 +59,7 @@ class TelegramOutgoing:
         log.warning("telegram_group_migrated", account=self._account, before=before, after=after, fix=fix)
 
     async def send(self, part: Outbound, chat: str) -> str:
-        """The message id. Raises DeliveryError."""
+        """Send a part and return the message id. Raises DeliveryError."""
         made, place = _rendered(part), self._place(part, chat)
         if not part.files:
             method = "sendMessage" if part.replaces is None else "editMessageText"
@@ -78,7 +77,8 @@ class TelegramOutgoing:
             return await self._called(part, {"text": lines} | place, partial(self._api.call, "sendMessage"))
 
     async def send_poll(self, part: Outbound, chat: str) -> tuple[str, str]:
-        """The ids of the message and of its poll. Votes in an anonymous poll would not be reported. Raises DeliveryError."""
+        """Send a poll, and return the ids of message and poll. It is not anonymous, or votes would not be reported. Raises
+        DeliveryError."""
         poll = {"question": part.text, "options": [{"text": it} for it in part.options], "is_anonymous": False}
         ids: list[str] = []
 
@@ -90,10 +90,10 @@ class TelegramOutgoing:
         return await self._called(part, poll | self._place(part, chat), attempt), ids[-1]
 
     async def finish_draft(self, draft: Outbound, chat: str) -> str:
-        """The answer in the place of its draft; if that is gone, it comes again. Without words the draft is deleted."""
+        """Replace the draft with the answer, or send the answer if the draft is gone. An empty answer deletes it."""
         anew = replace(draft, replaces=None)
-        known = (draft.replaces or "").isdecimal()  # else Telegram has not said which message it is
-        if chat != draft.target.chat or not known:  # the group has become another, and the draft stayed in the old one
+        known = (draft.replaces or "").isdecimal()  # else the message id is unknown
+        if chat != draft.target.chat or not known:  # the draft stayed in the migrated group
             return await self.send(anew, chat) if draft.text.strip() else ""
         try:
             if draft.text.strip():
@@ -108,7 +108,7 @@ class TelegramOutgoing:
         return ""
 
     async def preview(self, part: Outbound, key: str) -> None:
-        """Shows a draft, which is gone half a minute later, or when the answer comes."""
+        """Show a draft, which disappears after half a minute or when the answer arrives."""
         made, target = rendered(part.text), replace(part.target, reply_to=None)
         place = self._place(Outbound(target=target, text=""), target.chat)
         number = UUID(key).int % DRAFT_NUMBERS + 1
@@ -164,7 +164,7 @@ class TelegramOutgoing:
             body["reply_markup"] = {"inline_keyboard": [[_key(button)] for button in part.buttons]}
         if part.replaces is not None:
             return body | {"message_id": int(part.replaces)}
-        moved = chat != target.chat  # message and topic ids are the old group's then
+        moved = chat != target.chat  # then message and topic ids are of the old group
         if target.thread and target.thread.isdecimal() and target.thread != _GENERAL and not moved:
             body["message_thread_id"] = int(target.thread)
         if target.reply_to and target.reply_to.isdecimal() and int(target.reply_to) and not moved:

@@ -1,7 +1,7 @@
-"""Waits and paces: the waits of a connection, where a test can hold the clock, the pace of sends, and "typing…".
+"""Timing: the waits of a connection, with a clock that tests can control, the pace of sends, and the typing indicator.
 
-Telegram shows an action for five seconds or until the next message, so it is sent again and again. The answer does not
-need it: nothing waits for it, what fails is not repeated, and while Telegram asks to slow down nothing is sent.
+Telegram shows "typing…" for five seconds or until the next message, so it is sent repeatedly. It is best effort: nothing
+waits for it, failures are not retried, and it pauses while Telegram asks to slow down.
 """
 
 import asyncio
@@ -20,9 +20,9 @@ from channels.telegram.api import TelegramApi
 
 BACKOFF_SECONDS_MAX = 60.0
 ACCOUNT_RATE, CHAT_RATE, GROUP_RATE = 30.0, 1.0, 20 / 60
-"""Sends a second for one bot, to one chat and to one group, as documented."""
+"""Documented sends per second, of one bot, to one chat and to one group."""
 SLOW_SECONDS = 1.0
-"""The wait if Telegram did not say for how long."""
+"""The wait if Telegram names no time."""
 MANY_CHATS = 3
 TOGETHER_SECONDS = 10.0
 
@@ -32,21 +32,21 @@ log = structlog.get_logger()
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Timing:
     poll_seconds: int = 50
-    """The time that Telegram holds a poll open if there is nothing new; it allows no more."""
+    """Timeout of a long poll; Telegram's maximum."""
     margin_seconds: float = 10.0
-    """A poll that is silent for this much longer has lost its connection."""
+    """Additional seconds after which a silent poll has lost its connection."""
     watch_seconds: float = 300.0
-    """The time between two checks of the webhook's state."""
+    """Interval of checks of the webhook's state."""
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
     random: Callable[[], float] = random.random
     clock: Callable[[], float] = time.monotonic
 
     def backoff(self, failures: int, *, most: float = BACKOFF_SECONDS_MAX) -> float:
-        """Doubled with every failure, and never the same for two who failed together."""
+        """Return an exponential backoff with jitter."""
         return float(min(2.0 ** min(failures, 10), most) * (0.75 + self.random() / 2))
 
     async def until_done(self, event: str, attempt: Callable[[], Awaitable[None]], *, account: str) -> None:
-        """Tries until Telegram has done it and logs `event` meanwhile; also after a refusal: a new token can come."""
+        """Retry until it succeeds, also after a refusal, since the token may change; log `event` meanwhile."""
         failures = 0
         while True:
             try:
@@ -60,8 +60,8 @@ class Timing:
 
 @dataclass(kw_only=True)
 class TelegramPace(Pace):
-    """Telegram counts a bot's messages: all, those to one chat, and more strictly those to one group. A refusal slows
-    its chat; refusals in `MANY_CHATS` at a time slow the whole bot."""
+    """Telegram limits a bot's messages: all, per chat, and more strictly per group. A refusal slows down its chat; refusals
+    in `MANY_CHATS` at a time slow down the whole bot."""
 
     account_rate: float = ACCOUNT_RATE
     chat_rate: Callable[[str], float] = lambda chat: GROUP_RATE if is_group(chat) else CHAT_RATE
@@ -76,15 +76,15 @@ class TelegramPace(Pace):
 
 
 def is_group(chat: str) -> bool:
-    """True if the chat's id is a group's: people's are positive. A public name may be a group's."""
+    """Return True for a group's id: people's are positive. A public name may be a group's."""
     return not chat.isdecimal()
 
 
 QUICK_SECONDS = 0.3
-"""A reply that is there sooner needs no "typing…"."""
+"""A faster reply needs no typing indicator."""
 AGAIN_SECONDS = 4.5
 CALL_SECONDS = 4.0
-"""The time for one call; later it would be about the past."""
+"""Timeout of a call; later the indicator would be outdated."""
 
 ChatThread: TypeAlias = tuple[str, str | None]
 """A chat, and the topic in it."""
@@ -92,14 +92,14 @@ ChatThread: TypeAlias = tuple[str, str | None]
 
 @dataclass(kw_only=True, slots=True)
 class Activity:
-    """ "typing…" in a chat while a turn runs that is not over at once. `migrated` has the new ids of groups that moved."""
+    """Typing indicator of chats with running turns. `migrated` has the new ids of groups."""
 
     api: TelegramApi
     account: str
     migrated: Mapping[str, str]
     timing: Timing
     _turns: dict[ChatThread, set[str]] = field(default_factory=dict)
-    """The messages being answered, by the message's id; two agents may be active in one group."""
+    """Ids of the messages being answered; two agents may be active in one group."""
     _tasks: dict[ChatThread, asyncio.Task[None]] = field(default_factory=dict)
     _rests_until: float = float("-inf")
 
@@ -120,7 +120,7 @@ class Activity:
                 task.cancel()
 
     def rest(self, seconds: float | None) -> None:
-        """Send nothing for this long: Telegram has asked to slow down."""
+        """Pause for the time that Telegram asked for."""
         until = self.timing.clock() + (SLOW_SECONDS if seconds is None else seconds)
         self._rests_until = max(self._rests_until, until)
 

@@ -1,7 +1,7 @@
-"""An update becomes a receipt: who said what, where. Pure.
+"""Convert an update to a receipt. Pure.
 
-The sender was checked before, the shape is checked here. What does not fit is `Ignored`, because Telegram would repeat
-what is refused for a day, and the chat's later messages would wait behind it.
+The sender was authenticated before; the shape is checked here. A malformed update is `Ignored`, because Telegram redelivers
+a refused one for a day and holds back the chat's later messages.
 """
 
 import re
@@ -16,14 +16,13 @@ from channels.telegram.content import Me, name
 from channels.wire import clean, mapping, mappings, number, text
 
 ALLOWED_UPDATES = ("message", "edited_message", "callback_query", "my_chat_member", "message_reaction", "poll_answer")
-"""The kinds of update that Telegram is asked for, spelt out: left out, its earlier list would stay."""
+"""Requested kinds of updates; if omitted, Telegram would keep its previous list."""
 _OTHERS = """channel_post edited_channel_post business_connection business_message edited_business_message
 deleted_business_messages guest_message stopped_message_generation message_reaction_count inline_query
 chosen_inline_result shipping_query pre_checkout_query purchased_paid_media poll chat_member
 chat_join_request chat_boost removed_chat_boost managed_bot subscription"""
 KNOWN = frozenset((*ALLOWED_UPDATES, *_OTHERS.split()))
-"""Updates we know of; a message starts a turn, a press of a button is a command, and a vote is an
-answer to the agent whose poll it is."""
+"""Known kinds of updates."""
 _MESSAGE, _EDITED, _MEMBERSHIP = "message", "edited_message", "my_chat_member"
 _REACTION = "message_reaction"
 _VOTE = "poll_answer"
@@ -37,7 +36,7 @@ _MIGRATED = ("migrate_to_chat_id", "migrate_from_chat_id")
 
 
 def receipt(update: Mapping[str, Any], *, account: str, me: Me, now: datetime) -> Receipt:
-    """Decides what to do with an update. Raises NotReady for a group message while the bot's own name is unknown."""
+    """Turn an update into a receipt. Raises NotReady for a group message while the bot's own name is unknown."""
     kind = _kind(update)
     if kind == PRESS:
         return _press(update, account=account, now=now)
@@ -89,7 +88,6 @@ def receipt(update: Mapping[str, Any], *, account: str, me: Me, now: datetime) -
 
 
 def _press(update: Mapping[str, Any], *, account: str, now: datetime) -> Receipt:
-    """A press of a button, even under a message that the bot cannot see any more, of which only the place is known."""
     query, update_id = mapping(update, PRESS), number(update, "update_id")
     message, query_id, token = mapping(query, _MESSAGE), clean(text(query, "id")), clean(text(query, "data"))
     chat, message_id = mapping(message, "chat"), number(message, "message_id")
@@ -149,7 +147,6 @@ def _voted(update: Mapping[str, Any], *, account: str, now: datetime) -> Receipt
 
 
 def _membership(update: Mapping[str, Any], *, account: str, now: datetime) -> Receipt:
-    """The bot's place in a group; that a person blocks the bot shows when something is sent."""
     changed, update_id = mapping(update, _MEMBERSHIP), number(update, "update_id")
     chat, sender = mapping(changed, "chat"), _sender(changed)
     before, after = (text(mapping(changed, f"{it}_chat_member"), "status") in _OUT for it in ("old", "new"))
@@ -164,7 +161,7 @@ def _membership(update: Mapping[str, Any], *, account: str, now: datetime) -> Re
 
 
 def migration(update: Mapping[str, Any]) -> tuple[str, str] | None:
-    """The old id of a group and that of the supergroup which it became. Two updates say so, in any order."""
+    """Return a group's old id and its supergroup's. Two updates report this, in any order."""
     message = mapping(update, _MESSAGE)
     here = number(mapping(message, "chat"), "id")
     after, before = (number(message, key) for key in _MIGRATED)
@@ -180,7 +177,7 @@ def _kind(update: Mapping[str, Any]) -> str:
 
 def _unanswered(message: Mapping[str, Any], message_id: int, me: Me) -> str | None:
     if message_id <= 0:
-        return "ephemeral"  # it has no id to answer to, and an answer would be seen by everybody
+        return "ephemeral"  # it has no id to reply to, and everybody would see the answer
     if message.get("is_automatic_forward") is True:
         return "automatic forward"
     if number(mapping(message, "from"), "id") == me.id:
@@ -189,7 +186,7 @@ def _unanswered(message: Mapping[str, Any], message_id: int, me: Me) -> str | No
 
 
 def _sender(message: Mapping[str, Any]) -> Sender | None:
-    """A chat that speaks for itself comes before the stand-in that `from` names then, which is a bot."""
+    # For messages in the name of a chat, `from` is a placeholder bot.
     party = mapping(message, "sender_chat") or mapping(message, "from")
     party_id = number(party, "id")
     if party_id is None:
@@ -199,8 +196,8 @@ def _sender(message: Mapping[str, Any]) -> Sender | None:
 
 
 def _chat(chat: Mapping[str, Any], message: Mapping[str, Any]) -> Chat:
-    """A thread id alone may be a mere chain of replies, to which nothing can be sent."""
     direct = chat.get("type") == "private"
+    # Without `is_topic_message`, the thread is a chain of replies, to which nothing can be sent.
     thread = number(message, "message_thread_id") if message.get("is_topic_message") is True else None
     return Chat(
         id=str(number(chat, "id")),
@@ -211,9 +208,8 @@ def _chat(chat: Mapping[str, Any], message: Mapping[str, Any]) -> Chat:
 
 
 def _quote(message: Mapping[str, Any], *, own: Collection[str]) -> Quote | None:
-    """The quoted message. `own` are the ids of the sender and of the bot: all others' words are foreign."""
     part = clean(text(mapping(message, "quote"), "text")).strip() or None
-    answered = _answered(message)
+    answered = _answered(message)  # `own` are the ids of the sender and the bot; other authors are foreign
     if (answered_id := number(answered, "message_id")) is not None:
         sender = _sender(answered)
         lines = (part or content.quoted(answered), media.chosen(message, answered))
@@ -234,7 +230,7 @@ def _quote(message: Mapping[str, Any], *, own: Collection[str]) -> Quote | None:
 
 
 def _answered(message: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The message that this one answers. A topic's first message does not count, as every message there names it."""
     answered = mapping(message, "reply_to_message")
+    # Every message of a topic names the topic's first message.
     begins = message.get("is_topic_message") is True and answered.get("message_id") == message.get("message_thread_id")
     return {} if begins or "forum_topic_created" in answered else answered

@@ -1,7 +1,7 @@
-"""The memory of the web chat, which is its own platform: conversations, what was said in them, and files.
+"""Storage of the web chat, which is its own platform: conversations, messages and files.
 
-A port, implemented by `gateway.store.archive`. Ids of conversations and of people's messages are made by the page. A
-message's number grows with each one kept, over all conversations: who has seen number 17 asks for those above.
+A port, implemented by `gateway.store.archive`. The page creates the ids of conversations and of people's messages. Message
+numbers grow over all conversations: a page that has seen number 17 requests those above it.
 """
 
 from collections.abc import Sequence
@@ -13,14 +13,13 @@ from channels.message import PICTURES, Attachment, Button, Folded, StoredFile, T
 from channels.web.admission import OPERATOR
 
 VERSIONS_MAX = 50
-"""The versions of one message that there may be if the config does not say."""
+"""Default maximum of versions of one message."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WebConversation:
-    """`at` is when something was last said in it; `owner` is the person who sees it. A `pinned` one is above the
-    others; an `archived` one is not listed with them. `branch` is another number as soon as another branch of it is shown;
-    0: it has none."""
+    """`at` is the time of its last message; `owner` is the person who sees it. A `pinned` one is listed first, an
+    `archived` one separately. `branch` changes whenever another branch is shown; 0 means no branches."""
 
     id: str
     title: str
@@ -34,9 +33,11 @@ class WebConversation:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MessageBody:
-    """The text, files and tools of a message. `reply_to` is the person's message that an agent's one answers. `dropped`: it
-    says nothing but that that message gets no answer. `place` is the number of the message that it took the place of.
-    `instead` is the person's message of which a person's is another version: it begins a branch of the conversation."""
+    """The text, files and tools of a message.
+
+    `reply_to` is the message that an agent's message answers. `dropped`: it only says that there is no answer. `place` is
+    the number of the message that it replaced. `instead` is the person's message of which it is a new version, on a new
+    branch."""
 
     text: str
     agent: str
@@ -53,7 +54,7 @@ class MessageBody:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WebMessage:
-    """One message as it is kept. `key` is what makes it the same message however often it is sent."""
+    """One stored message. `key` deduplicates repeated sends."""
 
     number: int
     chat: str
@@ -65,7 +66,7 @@ class WebMessage:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Sized:
-    """A message that is not loaded: its number, and the size of its words."""
+    """A message that is not loaded: its number, and the size of its content."""
 
     number: int
     bytes: int
@@ -73,15 +74,14 @@ class Sized:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Kept:
-    """A person's message was kept in this conversation. `begins`: it begins a branch there."""
+    """The result of storing a person's message. `begins`: it starts a branch."""
 
     conversation: WebConversation
     begins: bool
 
 
 Unkept: TypeAlias = Literal["not theirs", "gone", "too many"]
-"""Reasons not to keep a message: the conversation is another person's; there is no message of which it could be another
-version, or there are as many versions as may be."""
+"""The reason not to store a message: another person's conversation, no message to be a version of, or too many versions."""
 
 
 def attachment_of(file: StoredFile) -> Attachment:
@@ -90,7 +90,7 @@ def attachment_of(file: StoredFile) -> Attachment:
 
 
 class ChatHistory(Protocol):
-    """The archive, as the channel asks it. Every method is one commit, and raises what the store raises if that fails."""
+    """The archive, as the channel uses it. Each method is one commit and raises the store's errors."""
 
     async def keep(
         self,
@@ -103,33 +103,34 @@ class ChatHistory(Protocol):
         names: bool = True,
         versions_max: int = VERSIONS_MAX,
     ) -> Kept | Unkept:
-        """Keeps what a person said, unless its key is known; its conversation is made with the first message and called
-        by the first that `names` it, and its files belong to that from now on. It follows the last message of the branch
-        that is shown, or takes a place."""
+        """Store a person's message, unless its key is known.
+
+        The first message creates the conversation, and the first that `names` it sets its title. Its files then belong to
+        the conversation. The message follows the last one of the shown branch, or replaces a version."""
 
     async def answer(self, chat: str, key: str, words: MessageBody, at: float) -> bool:
-        """Keeps what an agent said, unless its key is known; False if there is no such conversation."""
+        """Store an agent's message, unless its key is known. Return False if the conversation does not exist."""
 
     async def replace(self, chat: str, key: str, text: str, buttons: tuple[Button, ...]) -> bool:
-        """Lets an agent's message say something else, under a new number in its old place. False if it is not there."""
+        """Change an agent's message: a new number, in its old place. Return False if it does not exist."""
 
     async def conversation(self, chat: str) -> WebConversation | None: ...
 
     async def since(self, number: int, owner: str = OPERATOR, *, limit: int, bytes_max: int) -> Sequence[Sized]:
-        """All of a person's messages above `number`, in order. Those within `bytes_max` are followed by one more at most."""
+        """Return a person's messages above `number`, in order: those within `bytes_max`, and at most one more."""
 
     async def messages(self, numbers: Sequence[int]) -> Sequence[WebMessage]:
-        """The messages that there are, in order."""
+        """Return the messages that exist, in order."""
 
     async def last(self) -> int:
-        """The number of the newest message, or 0."""
+        """Return the number of the newest message, or 0."""
 
 
 class Files(Protocol):
-    """The files that the gateway keeps. A port, implemented by `gateway.store.files`."""
+    """The stored files. A port, implemented by `gateway.store.files`."""
 
     async def load(self, key: str) -> tuple[StoredFile, bytes] | None:
-        """The file whose id is `key`."""
+        """Return the file with the id `key`, and its data."""
 
     async def find(self, keys: Sequence[str], owner: str = OPERATOR) -> Sequence[StoredFile]:
-        """The files that there are in a person's conversations and uploads, in their order."""
+        """Return the existing files of a person's conversations and uploads, in order."""

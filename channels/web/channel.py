@@ -1,8 +1,7 @@
-"""The web chat as a channel: what its own page sends comes in like any platform's event, and replies are kept.
+"""The web chat as a channel: messages from its page arrive like any platform's events, and replies are stored.
 
-It is its own platform, so a send is a write to its archive, and a repeated one is known by its key and shows once. What
-is only worth seeing while it happens (a growing answer, the tools) goes to the pages that watch and is not kept, but for
-the list of tools, which stays with the answer.
+It is its own platform, so a send is a write to its archive, deduplicated by its key. Live state (a growing answer, the
+tools) goes to connected pages and is not stored, except for the list of tools, which stays with the answer.
 """
 
 import asyncio
@@ -30,7 +29,7 @@ FILES_MAX = 10
 ALIVE_SECONDS = 15.0
 MISSED_MAX = 500
 MISSED_BYTES_MAX = 2 * 1_048_576
-"""Messages, and bytes of them: who has missed more loads the page again."""
+"""Missed messages and bytes beyond which the page reloads."""
 
 NO_FAULTS: Mapping[str, Any] = {"text": "", "database": None, "channels": []}
 
@@ -45,8 +44,6 @@ class _Pressed(BaseModel, extra="forbid", strict=True):
 
 
 class _Posted(BaseModel, extra="forbid", strict=True):
-    """The body that the page sends to the webhook: a message, or the press of a button."""
-
     id: _Id
     chat: _Id
     agent: Annotated[str, StringConstraints(min_length=1, max_length=64)] | None = None
@@ -55,7 +52,7 @@ class _Posted(BaseModel, extra="forbid", strict=True):
     press: _Pressed | None = None
     language: Literal["en", "zh"] | None = None
     instead: _Id | None = None
-    """The person's message of which this one is another version."""
+    """The person's message of which this is a new version."""
 
 
 class WebChannel:
@@ -64,7 +61,7 @@ class WebChannel:
     name = "web"
     account = "default"
     access = AccessConfig(dmPolicy="open", groupPolicy="disabled")
-    """The door has judged already."""
+    """Access was checked by `Admission`."""
     capabilities = Capabilities(
         names=("markdown", "files"),
         directives=("media",),
@@ -100,7 +97,7 @@ class WebChannel:
         return await self.admission.identify(headers, changes=True)
 
     def receive(self, request: WebhookRequest, now: datetime) -> Arrived:
-        """Raises Rejected. Who sends has been admitted."""
+        """Read a message of an admitted sender. Raises Rejected."""
         try:
             posted = _Posted.model_validate_json(request.body)
         except ValidationError as error:
@@ -135,7 +132,7 @@ class WebChannel:
         )
 
     async def keep(self, context: MessageContext, agent: str, *, names: bool) -> MessageContext:
-        """Raises Rejected if a file is not there (any more), or the conversation is another person's."""
+        """Raises Rejected if a file does not exist, or the conversation is another person's."""
         chat, person = context.chat.id, context.sender.id
         if context.press:
             pressed = await self.archive.conversation(chat)
@@ -171,11 +168,11 @@ class WebChannel:
         return await stored_file(self.files.load, attachment, bytes_max)
 
     def split(self, text: str) -> list[str]:
-        """One part: a page shows any length."""
+        """Return one part: a page shows any length."""
         return [text]
 
     async def send(self, part: Outbound, key: str) -> str:
-        """Keep an answer for the page. Raises Gone if its conversation was deleted."""
+        """Store an answer for the page. Raises Gone if its conversation was deleted."""
         chat, reply_to = part.target.chat, part.target.reply_to
         conversation = await self.archive.conversation(chat)
         if conversation is None or (part.dropped and chat in self.live.leaving):
@@ -203,7 +200,7 @@ class WebChannel:
         return key
 
     def show(self, progress: Progress) -> None:
-        """Stores the text of a stopped turn, since it was read. An interrupted turn will say it all again."""
+        """Show the state, and store the text of a stopped turn. An interrupted turn will repeat it."""
         self.live.show(progress)
         chat, reply_to = progress.context.chat.id, progress.context.message_id
         if progress.outcome != "stopped" or chat in self.live.leaving:
@@ -220,8 +217,7 @@ class WebChannel:
             log.warning("stopped_text_not_kept", error=repr(error))
 
     def report(self, faults: Mapping[str, Any]) -> None:
-        """Shows the operator's pages the faults to mend: the config's error as `text`, and `channels` with state, reason
-        and fix."""
+        """Show faults on the operator's pages: the config's error as `text`, and `channels` with state, reason and fix."""
         if faults != self.faults:
             self.faults = faults
             self.live.announce(event("fault", faults), OPERATOR)
@@ -233,14 +229,14 @@ class WebChannel:
         return event("chat", conversation_view(conversation, running=self.live.running(conversation.id)))
 
     async def events(self, watcher: Watcher, after: int) -> AsyncIterator[bytes]:
-        """The event stream of one page: the current state, the messages it has missed, and then what happens."""
+        """Yield the event stream of one page: the current state, the messages it has missed, then live events."""
         last = await self.archive.last()
         yield event("hello", {"after": last})
         if self.faults != NO_FAULTS and watcher.person == OPERATOR:
             yield event("fault", self.faults)
         for notice in self.live.state(watcher.person):
             yield notice
-        if after > last:  # of another database
+        if after > last:  # from another database
             after = last
             yield event("reset", {})
         ids: set[str] = set()
@@ -258,7 +254,7 @@ class WebChannel:
                     missed = missed[len(numbers) :]
                     for message in await self.renderings.of(numbers):
                         if message.chat not in ids and (begun := await self.archive.conversation(message.chat)):
-                            ids.add(message.chat)  # it may have begun at another replica, with other pages
+                            ids.add(message.chat)  # may have started at another replica
                             yield self._chat_event(begun)
                         yield written("message", message.json, number=message.number)
                     after = numbers[-1]
@@ -270,7 +266,7 @@ class WebChannel:
                     news = await watcher.next()
 
     async def learn_identity(self, timeout_seconds: float) -> None:
-        """Does nothing: there is no platform to ask."""
+        """No-op: there is no platform to ask."""
 
     async def enrich(self, context: MessageContext) -> MessageContext:
         return context

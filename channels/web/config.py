@@ -1,4 +1,4 @@
-"""The settings of the web chat. The server's address decides who may come in."""
+"""Settings of the web chat. The server's address decides who has access."""
 
 from pydantic import Field
 

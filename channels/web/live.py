@@ -1,7 +1,7 @@
-"""The state of things right now: the turns that run, as far as they have come, and the pages that watch.
+"""Live state: the running turns with their progress, and the connected pages.
 
-Nothing here lasts: a page that reconnects gets the state of every running turn, and reads earlier messages from the
-archive. A page that does not keep up is let go, for it comes back and starts from there.
+Nothing here is stored: a page that reconnects gets the state of every running turn, and reads earlier messages from the
+archive. A page that is too slow is disconnected, and reconnects to get the state.
 """
 
 import asyncio
@@ -15,12 +15,12 @@ from channels.web.views import blocks, event
 
 BACKLOG_MAX = 500
 BACKLOG_BYTES_MAX = 8 * 1_048_576
-"""Events, and bytes of them, that a page may be behind."""
+"""Maximum queued events and bytes per page."""
 ENDED_MAX = 256
 """Turns whose tools are remembered until their reply is sent."""
 
 TurnKey = tuple[str, str]
-"""The conversation, and the person's message that is answered."""
+"""The conversation, and the message being answered."""
 
 
 @dataclass(slots=True)
@@ -32,7 +32,7 @@ class LiveTurn:
     note: str = ""
     outcome: str | None = None
     heard: float | None = None
-    """The time at which the replica that runs it last sent something of it; None if this one does."""
+    """The time of the last report by another replica; None if it runs here."""
     blocks: list[str] = field(default_factory=list)
     drawn: str = ""
     """The text that `blocks` show."""
@@ -43,8 +43,8 @@ class LiveTurn:
 
 
 class Watcher:
-    """One page. `lost`: it was too slow, or is to go; its queued events are dropped. `behind` is set if it was too
-    slow: a send to it may wait for ever. `plain`: it wants drafts as text, such as a terminal."""
+    """One page. `lost`: it is to disconnect, and its queued events are dropped. `behind` is set if it was too slow, since a
+    send to it may block forever. `plain`: it wants drafts as text, for a terminal."""
 
     def __init__(self, person: str = OPERATOR, *, lost: bool = False, plain: bool = False) -> None:
         self.person = person
@@ -76,9 +76,10 @@ class Watcher:
 
 
 class LiveTurns:
-    """The turns of one process, those of other replicas that it hears of, and the pages connected to it. It lasts as long as
-    the process: an edited config replaces the web channel, and running turns go on showing themselves. `watched` is called
-    now and then while there are pages, `changed` at each step of an own turn."""
+    """The running turns of this process and of other replicas, and the connected pages.
+
+    It lives as long as the process: a reload replaces the web channel, and running turns are still shown. `watched` is
+    called regularly while there are pages, `changed` at each step of a turn of this process."""
 
     def __init__(self) -> None:
         self.watched: Callable[[], None] = lambda: None
@@ -103,17 +104,17 @@ class LiveTurns:
             self._watchers.discard(watcher)
 
     def close(self) -> None:
-        """Let every page go for good: a stream would hold the server open."""
+        """Disconnect all pages for good: open streams would keep the server running."""
         self._closed = True
         self.let_go()
 
     def let_go(self) -> None:
-        """Let every page go. It comes back at once, and is judged by the config that holds by then."""
+        """Disconnect all pages. They reconnect immediately, under the config then in force."""
         for watcher in self._watchers:
             watcher.let_go()
 
     def announce(self, notice: bytes | None, person: str = OPERATOR) -> None:
-        """Sends a notice to every page of a person. `None` goes to all pages: there may be something new in the archive."""
+        """Send a notice to every page of a person; `None` tells all pages to check the archive."""
         for watcher in self._watchers:
             if notice is None or watcher.person == person:
                 watcher.tell(notice)
@@ -125,7 +126,7 @@ class LiveTurns:
         self.changed(key, self._turns.get(key, news))
 
     def update(self, key: TurnKey, news: LiveTurn) -> None:
-        """Takes in a turn's new state. News from another replica about a turn that runs here is late, and ignored."""
+        """Apply a turn's new state. Ignore another replica's late news of a turn that runs here."""
         turn, before = self._turns.get(key), None
         if turn is None:
             ended = [key for key, turn in self._turns.items() if turn.outcome is not None]
@@ -153,8 +154,7 @@ class LiveTurns:
         return [(key, turn) for key, turn in self._turns.items() if turn.outcome is None and turn.heard is None]
 
     def lose(self, before: float) -> None:
-        """Turns of a replica that has not been heard of since then: it is gone, and the replica that continues them
-        shows them."""
+        """Interrupt turns of replicas not heard from since `before`: another replica continues them."""
         for key, turn in list(self._turns.items()):
             if turn.heard and turn.heard < before:
                 self.update(key, LiveTurn(turn.person, outcome="interrupted", heard=turn.heard))
@@ -163,19 +163,20 @@ class LiveTurns:
         return any(key[0] == chat and turn.outcome is None for key, turn in self._turns.items())
 
     def text(self, key: TurnKey) -> str:
-        """The turn's text so far; nothing if it ran elsewhere."""
+        """Return the turn's text so far; "" if it runs elsewhere."""
         return turn.text if (turn := self._turns.get(key)) else ""
 
     def tools(self, key: TurnKey) -> tuple[ToolUse, ...]:
-        """The tools that the turn has used; the turn is forgotten if it has ended."""
+        """Return the tools that the turn has used, and forget the turn if it has ended."""
         turn = self._turns.get(key)
         if turn is not None and turn.outcome is not None:
             del self._turns[key]
         return turn.tools if turn else ()
 
     def state(self, person: str = OPERATOR) -> Iterator[bytes]:
-        """The state of every running turn of a person, for a page that has just connected: each as it is when it is taken.
-        Drafts that the page got before come again behind it, and end at the same text."""
+        """Yield the state of a person's running turns, for a page that has just connected.
+
+        Each is read when it is yielded. Queued drafts may be repeated after it, and end at the same text."""
         for key in list(self._turns):
             turn = self._turns.get(key)
             if turn is not None and turn.outcome is None and turn.person == person:
@@ -201,7 +202,7 @@ class LiveTurns:
 
 def _turn_event(key: TurnKey, turn: LiveTurn) -> bytes:
     facts = {"chat": key[0], "message": key[1], "running": turn.outcome is None, "outcome": turn.outcome}
-    tools = [replace(it, arguments="", result="") for it in turn.tools]  # said so often, they come with the answer
+    tools = [replace(it, arguments="", result="") for it in turn.tools]  # these arrive with the answer
     return event("turn", facts | {"note": turn.note, "tools": tools})
 
 

@@ -1,7 +1,7 @@
-"""The page's data, as JSON: the shapes of docs/http.md, stream events, and messages rendered once for all pages.
-Files, tools and conversations have there the members that their classes have, in that order.
+"""The page's data as JSON, in the shapes of docs/http.md: stream events, and messages that are rendered once for all pages.
+Files, tools and conversations have the fields of their classes, in that order.
 
-The stream is server-sent events (WHATWG HTML, section 9.2): a name, perhaps a number to go on from, and one line of data.
+The stream is server-sent events (WHATWG HTML, section 9.2): a name, optionally a number to resume from, and a line of data.
 """
 
 import asyncio
@@ -22,10 +22,10 @@ from markdown_it.token import Token
 from channels.web.archive import ChatHistory, Sized, WebConversation, WebMessage
 
 PAGE_BYTES_MAX = 524_288
-"""The bytes of words that are loaded at once; a message that is larger comes alone."""
+"""Bytes of text loaded at once; a larger message is loaded alone."""
 RENDERED_BYTES_MAX = 4 * 1_048_576
 LINE_CHARS = 300
-"""Characters of a text that stands in one line: a conversation's title, a tool's name, what it is about."""
+"""Characters of one-line texts: a conversation's title, a tool's name and argument."""
 
 
 def event(name: str, data: Mapping[str, Any]) -> bytes:
@@ -33,13 +33,13 @@ def event(name: str, data: Mapping[str, Any]) -> bytes:
 
 
 def written(name: str, json: bytes, *, number: int | None = None) -> bytes:
-    """An event whose data is JSON already; a stream that broke off behind it continues at `number`."""
+    """Format an event with JSON data; a stream that breaks off after it resumes at `number`."""
     head = f"id: {number}\n" if number is not None else ""
     return f"{head}event: {name}\ndata: ".encode() + json + b"\n\n"
 
 
 ALIVE = event("alive", {})
-"""Said into a silence: a page cannot see a comment, and a connection that died without a word looks like silence."""
+"""Keep-alive event: pages cannot see comments, and a dead connection looks like silence."""
 
 
 def _rendered(message: WebMessage) -> "Rendered":
@@ -63,7 +63,7 @@ def _rendered(message: WebMessage) -> "Rendered":
         "turn": words.turn,
         "at": message.at,
     }
-    # A copy: what orjson returns holds as much memory as it had to write into, 8 kB for a line.
+    # Copy: the bytes that orjson returns keep its whole buffer alive, 8 kB for a line.
     return Rendered(number=message.number, chat=message.chat, json=bytes(memoryview(orjson.dumps(view))))
 
 
@@ -74,7 +74,7 @@ def conversation_view(conversation: WebConversation, *, running: bool) -> dict[s
 
 
 def beginning(text: str, chars: int = LINE_CHARS) -> str:
-    """The text; of a longer one the beginning, with the count of the characters that are missing."""
+    """Truncate the text, with the count of missing characters."""
     return text if len(text) <= chars else f"{text[:chars]}… (+{len(text) - chars:,})"
 
 
@@ -95,7 +95,7 @@ class Renderings:
         self._lock = asyncio.Lock()
 
     async def of(self, numbers: Sequence[int]) -> list[Rendered]:
-        """The messages that there still are, in the order of `numbers`."""
+        """Return the messages that still exist, in the order of `numbers`."""
         async with self._lock:
             missing = [number for number in numbers if number not in self._kept]
             if missing:
@@ -110,7 +110,7 @@ class Renderings:
 
 
 def fitting(sized: Sequence[Sized]) -> list[int]:
-    """The numbers of the first messages that fit into one page; at least one's."""
+    """Return the numbers of the first messages that fit one page, at least one."""
     numbers: list[int] = []
     total = 0
     for it in sized:
@@ -127,13 +127,13 @@ _MATH = re.compile(
     r"\$\$(?:[^$\\]|\\.)+\$\$|\$(?![\s$])(?:[^$\\]|\\.)+(?<!\s)\$(?!\d)"
     r"|\\\((?:.|\n){1,1000}?\\\)|\\\[(?:.|\n){1,1000}?\\\]"
 )
-"""TeX's own brackets, or dollars without a further dollar between them: prices stay prices."""
+"""TeX's brackets, or dollars without another dollar in between, so that prices are no formulas."""
 _ALIGN = re.compile(r"text-align:(left|center|right)")
 _SAFE_LINK = re.compile(r"(?:https?://|mailto:|#)", re.IGNORECASE)
 
 
 def blocks(text: str) -> list[str]:
-    """One piece of HTML for each block at the top level. Joined, they are the answer."""
+    """Render each top-level block to HTML. Joined, they are the answer."""
     markdown = _markdown()
     environment: dict[str, Any] = {}
     tokens = markdown.parse(text, environment)
@@ -162,14 +162,14 @@ def _markdown() -> MarkdownIt:
     markdown.inline.ruler.before("escape", "math", _inline_math)
     markdown.block.ruler.before("fence", "math", _math_block, {"alt": ["paragraph", "reference", "blockquote", "list"]})
     markdown.inline.ruler.at("linkify", _linkify)
-    if markdown.linkify is not None:  # only what begins like an address: `main.py` is none of an island's
+    if markdown.linkify is not None:  # only with a scheme: `main.py` is no host name
         markdown.linkify.set({"fuzzy_link": False, "fuzzy_email": False})
     markdown.validateLink = lambda url: bool(_SAFE_LINK.match(url.strip()))  # type: ignore[method-assign]
     return markdown
 
 
 def _linkify(state: StateInline, silent: bool) -> bool:
-    """The library's rule looks back over all words in a row at every `:`; so far back no address begins."""
+    # The library's rule scans back over all pending words at every `:`; no URL scheme is that long.
     return len(state.pending) <= LINK_BACK_CHARS and linkify(state, silent)
 
 
@@ -184,7 +184,6 @@ def _inline_math(state: StateInline, silent: bool) -> bool:
 
 
 def _math_block(state: StateBlock, start: int, end: int, silent: bool) -> bool:
-    """Reads math, from a line that begins with `$$` or `\\[` to one that ends with the other: no Markdown between."""
     first = state.src[state.bMarks[start] + state.tShift[start] : state.eMarks[start]].rstrip()
     closing = {"$$": "$$", "\\[": "\\]"}.get(first[:2])
     if closing is None or state.is_code_block(start):
@@ -205,8 +204,8 @@ def _math_block(state: StateBlock, start: int, end: int, silent: bool) -> bool:
 
 
 class _Renderer(RendererHTML):
-    """Links open beside the chat, pictures are links, alignment is a class: the page's policy forbids styles. Math is as it
-    was written, in its brackets, for the page to draw."""
+    """Open links in a new tab, show images as links, and express alignment as a class, since the page's policy forbids
+    styles. Keep math as written, for the page to render."""
 
     def math_inline(self, tokens: Sequence[Token], idx: int, options: Any, env: Any) -> str:
         return f'<code class="language-math">{escapeHtml(tokens[idx].content)}</code>'
@@ -229,7 +228,6 @@ class _Renderer(RendererHTML):
         return self.render([Token("inline", "", 0, children=[link, name, Token("link_close", "a", -1)])], options, env)
 
     def fence(self, tokens: Sequence[Token], idx: int, options: Any, env: Any) -> str:
-        """The first word behind the fence names the language; control characters are no part of a name."""
         token = tokens[idx]
         token.info = "".join(char for char in token.info if char.isprintable())
         return super().fence(tokens, idx, options, env)
