@@ -1,19 +1,19 @@
 /*
- * One request to the server, and what became of it: the JSON it answered, or a `Refusal` that says whether asking
- * again can help. Nothing is repeated here: who asks knows whether that is safe.
+ * Requests to the server. Each resolves to the JSON answer, or rejects with a `Refusal` that says whether a retry can
+ * help. Nothing is retried here: only the caller knows whether that is safe.
  */
 
 import { chosenLanguage } from "./language.js";
 
 const PATIENCE_MS = 30_000;
-/** What was given to sign in with is not good, which says nothing of a session. */
+/** The credentials are wrong; an existing session may still be valid. */
 const NOT_ACCEPTED = ["wrong-token", "link-spent"];
-/** Whom a link signs in, as the server calls them. */
+/** The person whom a link signs in. */
 const OPERATOR = "local";
 
-/** The server said no, or (status 0) said nothing. */
+/** The server refused, or did not answer (status 0). */
 export class Refusal extends Error {
-  /** `texts` has the sentence in both languages, if the server says why it takes nothing now. */
+  /** `texts` has the reason of an outage in both languages, if the server gives one. */
   constructor(status, code, sentence, texts = null) {
     super(sentence);
     this.status = status;
@@ -21,20 +21,20 @@ export class Refusal extends Error {
     this.texts = texts;
   }
 
-  /** The same request may go through later. */
+  /** Whether a retry may succeed. */
   get passing() {
     return this.status === 0 || this.status >= 500 || [401, 408, 429].includes(this.status);
   }
 }
 
 export class Api {
-  /** Settles with the sign-in under way: until then everything else would be refused. */
+  /** Settles with the pending sign-in: until then, other requests would be refused. */
   #signingIn = null;
-  /** Somebody else was signed in when this page was loaded. */
+  /** Another person was signed in when this page was loaded. */
   #replaced = false;
   #early = document.querySelector('link[rel="preload"][href="api/chats"]') !== null;
 
-  /** `onSignedOut` hears of every 401 but that of signing in itself. */
+  /** `onSignedOut` is called on every 401 except that of a sign-in. */
   constructor({ onSignedOut }) {
     this.onSignedOut = onSignedOut;
   }
@@ -43,7 +43,7 @@ export class Api {
   /** The newest messages, or those before number `before`, back to number `until` where that is named. */
   conversation = (id, before, until) =>
     this.#ask("GET", `api/chats/${id}${before ? `?before=${before}` : ""}${until ? `&until=${until}` : ""}`);
-  /** A page of the list, or of the chats that were put aside. */
+  /** A page of the list, or of the archived chats. */
   listed = ({ archived, behind }) =>
     this.#ask("GET", `api/${archived ? "archived" : "chats"}${behind ? `?behind=${encodeURIComponent(behind)}` : ""}`);
   choices = ({ chat, agent }) => this.#ask("GET", `${chat ? `api/chats/${chat}` : `api/agents/${agent}`}/choices`);
@@ -54,7 +54,7 @@ export class Api {
   search = (words) => this.#ask("GET", `api/search?words=${encodeURIComponent(words)}`);
   change = (id, change) => this.#ask("PATCH", `api/chats/${id}`, change);
   remove = (id) => this.#ask("DELETE", `api/chats/${id}`);
-  /** What was uploaded and will not be sent. */
+  /** Deletes an unsent upload. */
   discard = (id) => this.#ask("DELETE", fileAddress(id));
   post = (message) => this.#ask("POST", "webhooks/web/default", { language: chosenLanguage(), ...message });
   setup = () => this.#ask("GET", "api/setup");
@@ -86,10 +86,10 @@ export class Api {
     return this.#replaced ? "replaced" : "signed-in";
   }
 
-  /** What the console asks, room by room. */
+  /** Requests of the console. */
   ask = (method, path, body) => this.#ask(method, path, body);
 
-  /** The page's head may have asked for the list already: then that answer is taken, once. */
+  /** Uses the list that the page's head preloaded, once. */
   #firstList() {
     const cache = this.#early ? "default" : "no-store";
     this.#early = false;
@@ -122,7 +122,7 @@ export class Api {
     }
   }
 
-  /** Why there are no events: an EventSource does not tell. Null where there are. */
+  /** Why the event stream fails, which an EventSource does not expose; null if it works. */
   async refusedEvents() {
     const stop = new AbortController();
     try {
@@ -135,7 +135,7 @@ export class Api {
     }
   }
 
-  /** Sends a file; `onProgress` hears a share of 1. Only XMLHttpRequest tells how far an upload is. */
+  /** Uploads a file; `onProgress` gets a fraction of 1. Only XMLHttpRequest reports upload progress. */
   upload(file, onProgress) {
     const request = new XMLHttpRequest();
     const done = new Promise((resolve, reject) => {
@@ -177,7 +177,7 @@ function refusal(status, text) {
   }
 }
 
-/** An id that the page makes: `crypto.randomUUID` is missing on plain http. */
+/** A random id; `crypto.randomUUID` is missing on plain http. */
 export function newId(prefix) {
   const bytes = crypto.getRandomValues(new Uint8Array(16));
   return `${prefix}_${Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("")}`;

@@ -1,6 +1,6 @@
 /*
- * The page's workings, put together: what the server tells goes into the store, what the person does goes to the
- * server by way of the outbox, and page.js shows what came of it. Start reading here.
+ * Entry point: server events update the store, the person's actions go to the server through the outbox, and page.js
+ * renders the result. Start reading here.
  */
 
 import { Api, newId } from "./api.js";
@@ -13,15 +13,15 @@ import { Stream } from "./stream.js";
 import { STOP } from "./timeline.js";
 
 const LINK = /^#sign-in=(.*)$/;
-/** Good once, and the operator's alone: whoever has a token of their own must not sign others in with it. */
+/** A one-time link, for the operator only: users must not sign others in with their tokens. */
 const CODE = /^once-[\w-]{43}$/;
 
 class App {
-  /** The ids of presses that may have arrived, by button: pressed again, it is the same press. */
+  /** Ids of ambiguous presses by button, so that another press is a retry. */
   #presses = new Map();
-  /** Whether the server has said who is signed in since somebody last signed in or out. */
+  /** Whether the signed-in person is known since the last sign-in or sign-out. */
   #knowsPerson = false;
-  /** Why the link in the address did not sign in. */
+  /** Why the link in the URL did not sign in. */
   linkRefusal = null;
 
   constructor() {
@@ -85,12 +85,12 @@ class App {
     this.page.composer.focus();
   }
 
-  /** What was written before the agents were known goes to the first of them. */
+  /** Text written before the agents were known goes to the first agent. */
   #post(message) {
     return this.api.post({ ...message, agent: message.agent ?? this.store.agents[0]?.id ?? null });
   }
 
-  // What the server tells
+  // Server events
 
   /** The list first, then the shown conversation if it is not here. Gives the position that events go on from. */
   async #refresh() {
@@ -153,7 +153,7 @@ class App {
     }
   }
 
-  /** Tells the operator who owns the bot, and how it gets its owner. */
+  /** Shows the operator who owns the bot, or how to claim it. */
   async #askOwnership() {
     const answer = await this.api.setup().catch(() => null);
     if (answer) this.store.takeOwnership(answer);
@@ -171,7 +171,7 @@ class App {
     if (id === this.store.shown) this.#startNew();
   }
 
-  // What the person does
+  // Actions
 
   /** The address names a conversation, or holds what signs in once: then true. */
   #arrive() {
@@ -207,7 +207,7 @@ class App {
     this.reading.follow();
   }
 
-  /** Sends another version of a message, with its files; the answer that is under way is not wanted any more. */
+  /** Sends a new version of a message, with its files, and stops the running answer. */
   #sendInstead({ message, files }, text) {
     const { shown, person } = this.store;
     if (this.store.turnsOf(shown).some((turn) => turn.running)) this.#stop();
@@ -244,7 +244,7 @@ class App {
     if (shown && !this.store.chats.has(shown) && !this.outbox.of(shown).length) this.#startNew();
   }
 
-  /** Gives the model that answers from now on. */
+  /** Stores the key; returns the model that now answers. */
   async #takeKey(vendor, key) {
     const { model } = await this.api.takeKey(vendor, key);
     const answer = await this.api.chats().catch(() => null);
@@ -254,7 +254,7 @@ class App {
 
   // Signing in and out
 
-  /** A link that is no longer good is nothing to whoever is signed in already. */
+  /** Ignore an expired link if already signed in. */
   async #signInByLink(code) {
     this.stream.end();
     try {
@@ -293,7 +293,7 @@ class App {
     return this.#signedOut();
   }
 
-  /** Whoever comes next sees nothing of the person before. */
+  /** Clears everything of the previous person. */
   #forgetPerson() {
     this.page.attachments.forget();
     this.store.forgetEverything();

@@ -1,5 +1,5 @@
 /*
- * What may be written behind a slash, offered while it is being written. Tab or a click takes one; with the arrow keys
+ * Completion of slash commands. Tab or a click takes one; with the arrow keys
  * one is chosen first, and then Enter takes it. Without a choice Enter sends what stands there, as always.
  */
 
@@ -43,7 +43,7 @@ export class Commands {
     this.#choose(-1);
   }
 
-  /** Whether the key was for the list. */
+  /** Returns whether the list handled the key. */
   pressed(event) {
     if (this.#list.hidden) return false;
     const { length } = this.#list.children;

@@ -13,7 +13,7 @@ import { sends } from "./shortcuts.js";
 const PREFIX = "clawgate.draft.";
 const LINES_MAX = 8;
 const STOP_PAUSE_MS = 4000;
-/** Stop appears where Send was: the second click of a double click is not meant for it. */
+/** Stop replaces Send: ignore the second click of a double click. */
 const SENT_PAUSE_MS = 600;
 
 export class Composer {
@@ -45,7 +45,7 @@ export class Composer {
     takeDrops(part("main"), part("drop-area"), (files) => attachments.add(files));
   }
 
-  /** Turns to a chat: what was being written there is back. */
+  /** Switches to a chat and restores its unsent text. */
   switchTo(key) {
     if (key === this.#key) return;
     this.#key = key;
@@ -85,7 +85,7 @@ export class Composer {
     this.chosen();
   }
 
-  /** On a touch screen the keyboard would cover what the person came to read. */
+  /** No focus on touch screens, where the keyboard would cover the text. */
   focus() {
     if (!matchMedia("(pointer: coarse)").matches) this.#field.focus();
   }
@@ -173,7 +173,7 @@ export class Composer {
     this.refresh();
   }
 
-  /** The field is as high as its text, in lines as they are now. */
+  /** Fits the field's height to its text. */
   resized() {
     const field = this.#field;
     field.style.height = "auto";
@@ -202,7 +202,7 @@ function optionOf({ id, name, description }) {
   return element("option", { value: id, title: description || null, "data-about": description || null }, name);
 }
 
-/** Files that are dropped anywhere on `target`; `sign` shows that they would be taken. */
+/** Accepts files dropped anywhere on `target`; `sign` is shown meanwhile. */
 function takeDrops(target, sign, take) {
   const carries = (event) => event.dataTransfer?.types.includes("Files");
   const show = (shown) => sign.classList.toggle("shown", shown);

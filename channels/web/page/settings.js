@@ -16,7 +16,7 @@ const SIZES = ["small", "normal", "large", "larger"];
 export class Settings {
   #dialog = part("settings");
   #body = part("settings-body");
-  /** What the person asks of the server did not work. */
+  /** The error of the last request. */
   #alert = element("p", { class: "alert", role: "alert" });
   /** What is shown, as JSON: drawn again when it changes. */
   #drawn = "";
@@ -128,7 +128,7 @@ function section(title, ...rows) {
   return element("section", {}, element("h3", { dir: "auto" }, title), ...rows);
 }
 
-/** Without the name of the setting, which stands beside it. */
+/** The item without the name of the setting, which is next to it. */
 const bare = (item) => ({ ...item, text: item.text.split(/[:：]\s*/).at(-1) });
 
 /** A choice of one of the `items` ({text, checked, act}). */

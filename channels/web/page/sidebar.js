@@ -56,7 +56,7 @@ export class Sidebar {
     part("bulk-done").addEventListener("click", () => this.#choose(null));
   }
 
-  /** What is looked for, to be marked in the chat as well. */
+  /** The search text, to be highlighted in the chat as well. */
   get words() {
     return this.#words.split(/\s+/).filter(Boolean);
   }
@@ -219,7 +219,7 @@ export class Sidebar {
     await this.acts.changeAll(ids, { archived: !this.#inArchive });
   }
 
-  /** What was chosen is gone. */
+  /** Drops deleted chats from the selection and the results. */
   forget(ids) {
     for (const id of ids) this.#chosen?.delete(id);
     this.#found = this.#found?.filter(({ chat }) => !ids.includes(chat.id)) ?? null;

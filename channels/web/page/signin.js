@@ -23,7 +23,7 @@ export class SignIn {
     this.#token.addEventListener("input", () => this.#say(""));
   }
 
-  /** A browser keeps a password for a name, so there is one that nobody sees. */
+  /** A hidden user name, since browsers store passwords by name. */
   #drawn(about) {
     const form = element(
       "form",
@@ -44,7 +44,7 @@ export class SignIn {
     return this.#dialog.open;
   }
 
-  /** `refusal`: why the link that was opened does not sign in. */
+  /** `refusal`: why the opened link does not sign in. */
   ask(refusal = null) {
     if (refusal || !this.#dialog.open) this.#say(refusal ? sentence(refusal) : "");
     if (this.#dialog.open) return;

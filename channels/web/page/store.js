@@ -1,7 +1,7 @@
 /*
- * What the page knows: conversations, their messages and the turns that run. Answers to requests and events may
- * come in any order and more than once, so each is put in by its id and nothing is counted. It draws nothing and
- * asks for nothing; `changed` is told, and the views look here.
+ * The page's state: conversations, their messages and the running turns. Responses and events may arrive in any order
+ * and more than once, so every update is idempotent, by id. It renders and requests nothing; it calls `changed`, and the
+ * views read from here.
  */
 
 import { countIn } from "./language.js";
@@ -17,20 +17,20 @@ export class Store {
   agents = [];
   limits = { file_bytes: 20_971_520, files: 10, message_chars: 20_000 };
   guide = false;
-  /** The vendors of whom the operator may give a first key: {vendor, title, made_at}. */
+  /** Vendors that the operator may enter a first key for: {vendor, title, made_at}. */
   keys = [];
-  /** The code with which somebody becomes the owner; null if there is one already. */
+  /** The code to claim the bot; null if it has an owner. */
   claim = null;
-  /** The names of the owners, as long as the person at this page is none of them; else null. */
+  /** The owners' names; null if the person at this page is an owner. */
   guestOf = null;
-  /** What may be written behind a slash: {name, hint, en, zh}. */
+  /** Slash commands: {name, hint, en, zh}. */
   commands = [];
-  /** Whether the server writes down what is said. */
+  /** Whether the server can transcribe speech. */
   voice = false;
   signedIn = false;
   /** Whether all sessions may be read. */
   operator = false;
-  /** Who is signed in; null while that is not known. */
+  /** The signed-in person; null if not yet known. */
   person = null;
   after = null;
   /** The id of the conversation that is shown; null is a new one. */
@@ -45,10 +45,10 @@ export class Store {
   /** The id of a person's message → the turn that answers it. */
   turns = new Map();
   unread = new Set();
-  /** Where the list of chats goes on, and that of those put aside; null at its end. */
+  /** Cursors of the chat list and of the archived chats; null at the end. */
   next = null;
   archivedNext = null;
-  /** How many chats were put aside; those of them that are known are in `chats`. */
+  /** The number of archived chats; loaded ones are in `chats`. */
   archived = 0;
 
   constructor(changed) {
@@ -106,13 +106,13 @@ export class Store {
     this.changed();
   }
 
-  /** Chats that are not in the first page of the list. */
+  /** Adds chats that are not on the first page of the list. */
   takeChats(chats) {
     for (const chat of chats) if (!this.chats.has(chat.id)) this.chats.set(chat.id, chat);
     this.changed();
   }
 
-  /** A further page of the list, or of the chats that were put aside. */
+  /** Adds a further page of the list, or of the archived chats. */
   takePage({ chats, next }, { archived }) {
     this[archived ? "archivedNext" : "next"] = next;
     this.takeChats(chats);
@@ -162,7 +162,7 @@ export class Store {
     this.changed();
   }
 
-  /** The conversation could not be had, this time. */
+  /** Loading the conversation failed; it may be retried. */
   missConversation(id) {
     const before = this.conversations.get(id);
     if (before?.loaded || before?.rows.size) this.conversations.set(id, { ...before, loading: false });
@@ -186,7 +186,7 @@ export class Store {
     this.changed();
   }
 
-  /** An answer takes the place of its draft. The turn may go on: then its next sign brings the draft back. */
+  /** Replaces the draft with its answer. If the turn continues, its next event restores the draft. */
   #endOf(row) {
     const turn = row.author === "agent" ? this.turns.get(row.reply_to) : undefined;
     if (!turn) return;
@@ -232,7 +232,7 @@ export class Store {
     this.changed();
   }
 
-  /** The conversations other than the shown one are asked for again when they are opened. */
+  /** Discards all other conversations, which are reloaded when opened, and all turns. */
   reset() {
     for (const id of [...this.conversations.keys()]) if (id !== this.shown) this.conversations.delete(id);
     this.turns.clear();

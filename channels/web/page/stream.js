@@ -1,7 +1,7 @@
 /*
- * The one open connection on which the server tells what happens. It is closed while the tab has been hidden for a
- * minute, and opened again by itself whatever broke it. Each time the list is asked for first: that tells whether
- * we are signed in, which an EventSource cannot, and what became of the conversations meanwhile.
+ * The event stream. It is closed once the tab has been hidden for a minute, and reconnects after any failure. Before
+ * each connection the list is requested: it tells whether we are signed in, which an EventSource cannot, and what
+ * changed in the conversations meanwhile.
  */
 
 const HIDDEN_MS = 60_000;
@@ -78,7 +78,7 @@ export class Stream {
     if (name !== "alive") this.heard(name, JSON.parse(event.data), Number(event.lastEventId) || 0);
   }
 
-  /** A connection that says nothing may be dead without an error: before its hello, and between signs of life. */
+  /** Timeout of a silent connection, which may be dead without an error: before its hello, and between keep-alives. */
   #watch(name = "") {
     clearTimeout(this.#timer);
     if (name === "" || this.#alive) this.#timer = setTimeout(() => this.#failed(null), SILENT_MS);
@@ -110,7 +110,7 @@ export class Stream {
     if (this.#wanted && this.#source === null) this.open();
   }
 
-  /** Signed out: nothing is asked for until `open`. */
+  /** Stops all requests until `open`, after a sign-out. */
   end() {
     this.#wanted = false;
     this.#close();
