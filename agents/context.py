@@ -201,9 +201,8 @@ class ContextFitter:
         return total
 
     def fit(self, running: Sequence[Message], *, tokens_max: int, chars_max: int, binds_thinking: bool = False) -> Fit:
-        """Return as much of the past as fits with the running turn into `tokens_max` (estimated) and `chars_max` of
-        results; the minimum if nothing fits. `binds_thinking`: the model refuses its earlier thinking after a changed
-        past."""
+        """Return as much of the past as fits with the running turn into `tokens_max` (estimated) and `chars_max` of results;
+        the minimum if nothing fits. `binds_thinking`: the model refuses its earlier thinking after a changed past."""
         begin = self._ends[-1]
         units, reach = _truncated_by(running, begin, self._reach)
         full = _Limits(tokens_max, chars_max)
@@ -331,8 +330,7 @@ def _at(answer: AssistantMessage, unit: int, before: Truncation) -> Truncation:
 
 
 def past(turns: Sequence[Sequence[Message]]) -> list[PastTurn]:
-    """Return finished turns as later requests hold them: without metadata and documents, and old ones without
-    pictures."""
+    """Return finished turns as later requests hold them: without metadata and documents, and old ones without pictures."""
     if {PastTurn}.issuperset(map(type, turns)):  # fast path: usually a whole long chat
         return list(turns)  # type: ignore[arg-type]
     old = len(turns) + 1 - IMAGE_TURNS

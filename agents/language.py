@@ -30,8 +30,7 @@ def decided_by(text: str) -> Language | None:
 
 
 def language_for(context: MessageContext, default: Language = "en") -> Language:
-    """Return the language to answer a message in: the one stored with it, else its text's, its platform's or the
-    default."""
+    """Return the language to answer a message in: the one stored with it, else its text's, its platform's or the default."""
     return context.language or decided_by(context.text) or language_of_platform(context, default)
 
 

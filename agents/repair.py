@@ -130,8 +130,7 @@ def _failed(message: Message) -> bool:
 
 
 def _without_refusals(messages: list[Message]) -> list[Message]:
-    """Drop each refused turn with its question, or later requests are refused too. The running turn keeps its
-    question."""
+    """Drop each refused turn with its question, or later requests are refused too. The running turn keeps its question."""
     messages_kept: list[Message] = []
     begin, refused = 0, False
     for before, message in zip([None, *messages], messages, strict=False):

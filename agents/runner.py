@@ -1,8 +1,7 @@
 """The agent runner: one message and its history in, one outcome out.
 
-It builds the system prompt and the toolbox, runs the tool loop against the agent's model and its fallbacks, and
-enforces the turn's time limit. It uses neither database nor channel API: durable steps go to the journal, and the
-reply is the outcome.
+It builds the system prompt and the toolbox, runs the tool loop against the agent's model and its fallbacks, and enforces the
+turn's time limit. It uses neither database nor channel API: durable steps go to the journal, and the reply is the outcome.
 """
 
 import asyncio

@@ -1,8 +1,7 @@
 """An agent's workspace folders: one for all its chats, or one per chat or user.
 
-`{chat}` and `{sender}` in `workspaceDir` name a folder that is created on first use. Ids map to unique names on any
-file system. A new folder starts with the short files of `seeds/`, for the operator to edit; all of them are in the
-prompt.
+`{chat}` and `{sender}` in `workspaceDir` name a folder that is created on first use. Ids map to unique names on any file
+system. A new folder starts with the short files of `seeds/`, for the operator to edit; all of them are in the prompt.
 """
 
 import os

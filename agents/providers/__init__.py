@@ -1,5 +1,5 @@
-"""Providers: the wires to model vendors, with one retry policy above them and one record for each vendor.
+"""Providers: the APIs of model vendors, under one retry policy, with one record per vendor.
 
-A wire makes one attempt and never raises. What each vendor wants differently is data; a model without native calls is told
-of its tools in the prompt.
+A provider makes one attempt and never raises. Vendor differences are data. Models without native tool calls are
+offered tools in the prompt.
 """

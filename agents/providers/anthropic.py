@@ -1,13 +1,12 @@
-"""Anthropic's Messages: our request as its body, and its stream as one assistant message. Pure: nothing is sent here.
+"""Anthropic's Messages API: build the request body, and assemble the stream into one assistant message. Pure.
 
-Cache marks, four at most: the stable half of the system prompt, the last tool, the end of finished history, and the
-last block, which moves along within a tool loop. If the last turn was so long that the server would not find the mark
-before it again, that place is marked in place of the tools, which the system prompt's mark covers. Blocks are built
-from our own model, never from the SDK's, because the server refuses members it does not know.
+Up to four cache marks: the stable half of the system prompt, the last tool, the end of finished history, and the last
+block, which moves within a tool loop. After a turn so long that the server would not find the previous mark, that
+place is marked instead of the tools, which the system prompt's mark covers. Blocks are built from our own model, since
+the server refuses members it does not know.
 
-Of the answer, blocks are kept in order and thinking is kept whole, as the server made it. `message_stop` is the only
-proof of an end. Unknown events, deltas and blocks are passed over or kept opaque, for the protocol grows; what is
-plainly broken raises `BadStream`.
+Blocks stay in order, and thinking is kept as the server made it. Only `message_stop` proves an end. Unknown events,
+deltas and blocks are ignored or kept opaque; malformed ones raise `BadStream`.
 """
 
 import json
@@ -47,7 +46,7 @@ from tools.tool import Image, NativeDocument
 API = "anthropic-messages"
 MARK = {"type": "ephemeral"}
 LOOK_BACK_BLOCKS = 18
-"""The blocks before a mark in which the server surely looks for what it has cached; it says about 20."""
+"""The blocks before a mark that the server searches for a cached prefix; documented as about 20."""
 _MARKABLE = frozenset({"text", "image", "document", "tool_use", "tool_result"})
 
 ClaudeBlock: TypeAlias = dict[str, Any]
@@ -74,7 +73,6 @@ def wire_request(request: ModelRequest) -> dict[str, Any]:
 
 
 def _system(system: System) -> list[ClaudeBlock]:
-    """The stable half ends at a cache mark."""
     blocks: list[ClaudeBlock] = [{"type": "text", "text": text} for text in shared.system_texts(system)]
     if system.stable.strip():
         blocks[0]["cache_control"] = MARK
@@ -82,7 +80,7 @@ def _system(system: System) -> list[ClaudeBlock]:
 
 
 def _tool_choice(request: ModelRequest) -> ClaudeBlock | None:
-    """The choice for the body; None for `auto`, the server's default."""
+    """Return the choice; None for `auto`, the server's default."""
     choice = shared.sent_choice(request)
     if isinstance(choice, OneTool):
         return {"type": "tool", "name": choice.name}
@@ -90,7 +88,7 @@ def _tool_choice(request: ModelRequest) -> ClaudeBlock | None:
 
 
 def _messages(request: ModelRequest) -> tuple[list[Any], int]:
-    """The messages, and the number of cache marks in them. The last two turns can carry one, so they are written again."""
+    """Return the messages and their number of cache marks. The last two turns may have one, so they are rebuilt."""
     settled = request.settled[:-2]
     request = replace(request, settled=settled)
     messages = request.unsettled
@@ -118,7 +116,7 @@ def _append(wire: list[ClaudeBlock], message: Message) -> None:
 
 
 def _mark_last(wire: list[ClaudeBlock]) -> int:
-    """Let the cache reach to the last block of the last message that may carry a mark; how many marks that adds."""
+    """Mark the last markable block of the last message; return how many marks that adds."""
     block = next((it for it in reversed(wire[-1]["content"] if wire else ()) if it["type"] in _MARKABLE), None)
     if block is None or "cache_control" in block:
         return 0
@@ -169,7 +167,7 @@ def _call_block(call: ToolCall) -> ClaudeBlock:
 
 
 def _result_block(message: ToolResultMessage) -> ClaudeBlock:
-    """An error may hold text only, and must hold some; a success without content leaves the member out."""
+    """Build a result. An error must have content, and only text; a success without content omits the member."""
     parts = [part for part in message.content if isinstance(part, Text) or not message.is_error]
     blocks = [_part(part) for part in parts]
     result: ClaudeBlock = {"type": "tool_result", "tool_use_id": shared.wire_id(message.call_id)}
@@ -184,11 +182,11 @@ def _result_block(message: ToolResultMessage) -> ClaudeBlock:
 
 
 BUDGET_MIN = 1024
-"""Anthropic's own minimum, in tokens."""
+"""Anthropic's minimum, in tokens."""
 
 
 def thinking_members(request: ModelRequest, *, forced: bool) -> dict[str, Any]:
-    """The members of the body that say how to think; none leaves it to the model."""
+    """Return the body's thinking members; none for the model's default."""
     level = request.thinking
     if level is None:
         return {}
@@ -219,8 +217,8 @@ def _budget(request: ModelRequest, level: Level, *, forced: bool) -> dict[str, A
 
 
 def _unthinking(request: ModelRequest) -> bool:
-    """A turn begun by another model, or without thinking: its calls may not be continued with thinking enabled. A question
-    right behind results is sent in one message with them, so the turn before it counts as running."""
+    """Return whether the running turn has calls made without thinking, which cannot be continued with thinking
+    enabled. A question directly after results is merged with them, so the turn before it counts as running."""
     question_follows = False
     for message in reversed(request.messages):
         if not isinstance(message, AssistantMessage):
@@ -248,7 +246,7 @@ class AnthropicAssembly:
     def __init__(self, draft: Draft) -> None:
         self.draft = draft
         self._starts: dict[int, dict[str, Any]] = {}
-        """The object that opened each block; a thinking block's collects its signature."""
+        """The object that opened each block; a thinking block's accumulates its signature."""
         self._stop_reason = ""
         self._usage: dict[str, Any] = {}
 
@@ -277,7 +275,7 @@ class AnthropicAssembly:
                 raise failure_of(event)
 
     def _take(self, message: dict[str, Any]) -> Iterator[ModelEvent]:
-        """Takes an answer that came whole, though a stream was asked for."""
+        """Process an answer that was not streamed."""
         self.draft.response_id = text_of(message, "id") or None
         self._count(message.get("usage"))
         for index, block in enumerate(objects_of(message, "content")):
@@ -331,7 +329,7 @@ class AnthropicAssembly:
             yield from self.draft.close(index)
 
     def _count(self, usage: object) -> None:
-        """The members of message_delta replace those of message_start, its nulls do not."""
+        """Merge usage: members of message_delta override those of message_start unless null."""
         if isinstance(usage, dict):
             self._usage |= {key: value for key, value in usage.items() if value is not None}
             self.draft.usage = _usage(self._usage)
@@ -343,7 +341,7 @@ class AnthropicAssembly:
 
 
 def _beyond(start: dict[str, Any]) -> Payload:
-    """The caller, if another than the model itself made a call; it goes back with the call."""
+    """Return the caller to send back with the call, if not the model itself."""
     caller = object_of(start, "caller")
     return ("tool_use", {"caller": caller}) if caller and caller.get("type") != "direct" else None
 

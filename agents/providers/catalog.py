@@ -1,7 +1,7 @@
-"""The wires that there are: a new one is a module of its request and its answer, and a `WireSpec` here.
+"""The supported APIs: a new one is a module for requests and answers, and a `WireSpec` here.
 
-Claude and OpenAI's two are spoken through their makers' SDKs, Gemini and Mistral over plain HTTP. Many vendors speak
-OpenAI's Chat, Mistral among them; what one of them wants differently is its record (`vendors`).
+Claude and OpenAI's two APIs use the official SDKs, Gemini and Mistral plain HTTP. Many vendors speak OpenAI's Chat
+API, Mistral included; their differences are in their records (`vendors`).
 """
 
 import ast
@@ -30,23 +30,23 @@ ANTHROPIC_VERSION = "2023-06-01"
 RESPONSES_URL = "https://api.openai.com/v1"
 GEMINI_URL = "https://generativelanguage.googleapis.com"
 PRICE_SECONDS = 2.0
-"""Seconds that a finished answer of Chat waits for what may come behind it: its price, and the end of the body."""
+"""Seconds that a finished Chat answer waits for its usage and the end of the body."""
 
 
 def lacks_key(name: str, config: ProviderConfig) -> bool:
-    """True if the provider can answer nothing for want of a key. Raises ValueError if its api is not known."""
+    """Return whether the provider lacks a required key. Raises ValueError if its API is unknown."""
     return not config.keys and api_of(name, config) != "demo" and not wire_of(name, config).keyless
 
 
 def build_provider(name: str, config: ProviderConfig, *, now: Callable[[], float] = time.time) -> Provider:
-    """The provider called `name` in the config. Opens nothing; raises ValueError if its api is not known."""
+    """Build the provider `name` of the config, without connecting. Raises ValueError if its API is unknown."""
     if api_of(name, config) == "demo":
         return DemoProvider(name, now=now)
     return NetworkProvider(name, config, wire_of(name, config), now=now)
 
 
 def wire_of(name: str, config: ProviderConfig) -> WireSpec:
-    """The wire of the provider called `name`, which must not be `demo`. Raises ValueError if its api is not known."""
+    """Return the protocol of provider `name`, which must not be `demo`. Raises ValueError if its API is unknown."""
     return _WIRES[api_of(name, config)](name, config)
 
 
@@ -117,13 +117,13 @@ def _openai_client(config: ProviderConfig, base_url: str) -> SdkClient:
 
     http = http_client(config, base_url, httpx2)
     client = openai.AsyncOpenAI(
-        api_key="no-key",  # each request brings its own; servers that want none often want to see one all the same
+        api_key="no-key",  # set per request; keyless servers often expect some value
         base_url=base_url,
         max_retries=0,
         timeout=http.timeout,
         http_client=http,
     )
-    # What it reads from the environment is dropped: a stray variable must not change what we send, or to whom.
+    # Drop settings from the environment: they must not change what is sent, or to whom.
     client.organization = client.project = client.admin_api_key = client.webhook_secret = None
     return SdkClient(client, http, openai.AsyncStream, config)
 
@@ -142,7 +142,7 @@ def _gemini(name: str, config: ProviderConfig) -> WireSpec:
 
 
 def gemini_url(config: ProviderConfig) -> str:
-    """The address of Gemini's API, with its version: the configured one, or `v1beta`."""
+    """Return Gemini's base URL with a version: the configured one, or `v1beta`."""
     url = (config.base_url or GEMINI_URL).rstrip("/")
     return url if re.search(r"/v\d+(?:alpha|beta)?\d*$", url) else f"{url}/v1beta"
 
@@ -174,9 +174,9 @@ SDKS = frozenset({"anthropic", "openai"})
 
 
 def load_by_name() -> None:
-    """An SDK's modules are loaded when a name of theirs is asked for, from here on: its packages pass on the types of every
-    endpoint and the clients of every cloud, and we use a few. That takes a third of the time and the memory. It holds for
-    the SDK itself and for each package in it that imports from its own modules only; any other is loaded whole."""
+    """Load SDK modules lazily, on first use of a name, from now on. Importing all endpoint types and cloud clients
+    takes three times the time and memory. This applies to the SDK and those of its packages that import only from
+    their own modules; others are loaded whole."""
     if not any(isinstance(it, _Finder) for it in sys.meta_path):
         sys.meta_path.insert(0, _Finder())
 
@@ -216,7 +216,6 @@ class _Names(SourceFileLoader):
 
 
 def _is_harmless(statement: ast.stmt) -> bool:
-    """The docstring, `__all__` and what it takes from `__future__` change nothing for a reader of a name."""
     if isinstance(statement, ast.Assign):
         return ast.unparse(statement.targets[0]) == "__all__"
     return isinstance(statement, ast.Expr) or (

@@ -1,12 +1,11 @@
-"""OpenAI's Chat Completions, as each vendor takes it: our request as its body, and its chunks as one assistant message.
-Pure: nothing is sent here.
+"""OpenAI's Chat Completions in each vendor's variant: build the request body, and assemble the chunks into one
+message. Pure.
 
-What differs from vendor to vendor is asked of its record (`vendors`). Text is sent as a string, never as a list with
-one part: servers of text-only models refuse lists. `request.thinking` is a level that the model takes, or None to leave
-it to the model: then nothing is sent.
+Vendor differences are in `vendors`. Text is sent as a string, never as a list with one part, which servers of
+text-only models refuse. `request.thinking` is a level that the model supports, or None to send nothing.
 
-A finish reason is the proof of an end, or `[DONE]` for the vendors that send no reason at times. The servers that speak
-this wire differ in every detail of it, so what a chunk lacks or says twice is borne; `Calls` keeps calls apart.
+A finish reason proves the end, or `[DONE]` for vendors that sometimes send none. Servers differ in every detail, so
+missing and repeated members are tolerated; `Calls` separates calls.
 """
 
 import json
@@ -74,7 +73,7 @@ def wire_request(request: ModelRequest, vendor: Vendor) -> Object:
 
 
 def _tool_members(request: ModelRequest, vendor: Vendor) -> Object:
-    """`tools` and `tool_choice`. `auto`, the default if there are tools, is said only if the vendor wants to hear it."""
+    """Return `tools` and `tool_choice`. `auto`, the default with tools, is sent only if the vendor wants it."""
     if not request.tools:
         return {}
     choice = _choice(request, vendor)
@@ -101,7 +100,7 @@ def _choice(request: ModelRequest, vendor: Vendor) -> str | OneTool:
 
 
 def _tool(tool: ToolSpec, vendor: Vendor) -> Object:
-    """A server of the Clawdbot kind silently drops a tool whose schema leaves `properties` or `required` out."""
+    """Return a tool. `properties` and `required` are always set: Clawdbot servers silently drop tools without them."""
     text, chars_max, schema = shared.description_of(tool), vendor.description_chars_max, tool.input_schema
     text = text if chars_max is None or len(text) <= chars_max else text[: chars_max - 1] + "…"
     parameters = {**schema, "type": "object", "properties": schema.get("properties") or {}}
@@ -110,7 +109,7 @@ def _tool(tool: ToolSpec, vendor: Vendor) -> Object:
 
 
 def conversation(request: ModelRequest, vendor: Vendor) -> list[Any]:
-    """`messages`, with the system prompt as the first."""
+    """Return `messages`, with the system prompt first."""
     halves = shared.system_texts(request.system)
     system = [{"role": "system", "content": "\n\n".join(halves)}] if halves else []
     convert = partial(_messages, vendor=vendor)
@@ -140,7 +139,7 @@ def _user_part(part: UserPart) -> Object:
 
 
 def _append_user(wire: list[Object], parts: Sequence[Object]) -> None:
-    """Adds the parts, as one message with that of a person before it."""
+    """Append the parts, merged into a preceding user message."""
     before = wire.pop()["content"] if wire and wire[-1]["role"] == "user" else []
     whole = [*([{"type": "text", "text": before}] if isinstance(before, str) else before), *parts]
     plain = all(part["type"] == "text" for part in whole)
@@ -148,7 +147,7 @@ def _append_user(wire: list[Object], parts: Sequence[Object]) -> None:
 
 
 def _assistant(message: AssistantMessage, vendor: Vendor) -> list[Object]:
-    """One message, or none if it says nothing that this wire has a place for."""
+    """Return one message, or none if nothing of it can be sent."""
     content, calls = _content(message, vendor), [_call(call, vendor) for call in message.calls]
     if not content and not calls:
         return []
@@ -159,7 +158,7 @@ def _assistant(message: AssistantMessage, vendor: Vendor) -> list[Object]:
 
 
 def _content(message: AssistantMessage, vendor: Vendor) -> str | list[Object]:
-    """A string, which every model takes; with thinking to go back in its place, a list."""
+    """Return a string, which every model accepts; a list only if thinking goes back in place."""
     content: list[Object] = []
     for part in message.content if vendor.replay == "chunks" else ():
         match part:
@@ -176,7 +175,7 @@ def _call(call: ToolCall, vendor: Vendor) -> Object:
 
 
 def _arguments(call: ToolCall, vendor: Vendor) -> str:
-    """The model's own string, byte for byte, wherever it may be sent."""
+    """Return the model's string unchanged wherever it may be sent."""
     if call.arguments is None and vendor.json_arguments:
         return "{}"
     if call.arguments_raw.strip():
@@ -195,11 +194,11 @@ def _json_result(message: ToolResultMessage) -> str:
 DETAILS = "reasoning_details"
 BUDGET_MIN = 1024
 _EFFORTS: dict[Level, str] = {"off": "none", "max": "xhigh"}
-"""Levels that have another name as an effort; `max` is refused on this wire."""
+"""Levels with another name as an effort; this API refuses `max`."""
 
 
 def thinking_members(request: ModelRequest, vendor: Vendor, *, armed: bool) -> dict[str, Any]:
-    """The members of the body that say how to think. `armed`: the request has tools."""
+    """Return the body's thinking members. `armed`: the request has tools."""
     level = request.thinking
     unarmed = any(fnmatchcase(request.model, pattern) for pattern in vendor.reasoning_unarmed)
     if armed and unarmed and level != "off" and "off" in request.facts.thinking:
@@ -230,14 +229,14 @@ def _requested(level: Level, request: ModelRequest, vendor: Vendor) -> dict[str,
             return {"enable_thinking": True, "thinking_budget": budget}
         case "reasoning":
             return {"reasoning": {"effort": _EFFORTS.get(level, level)}}
-        case "template":  # its name differs from template to template, and one that is unknown is ignored
+        case "template":  # the name differs per template; unknown ones are ignored
             return {"chat_template_kwargs": {"enable_thinking": on, "thinking": on}}
         case form:
             assert_never(form)
 
 
 def replayed(message: AssistantMessage, vendor: Vendor) -> dict[str, Any]:
-    """The members of an assistant message that bring its reasoning back."""
+    """Return the members of an assistant message that resend its reasoning."""
     own = [part for part in message.content if isinstance(part, Thinking) and part.wire is not None]
     match vendor.replay:
         case "never" | "chunks":
@@ -251,7 +250,7 @@ def replayed(message: AssistantMessage, vendor: Vendor) -> dict[str, Any]:
             kept = (part.wire.data for part in own if part.wire and part.wire.kind == DETAILS)
             if vendor.replay == "details" and (details := [item for data in kept for item in data]):
                 return {DETAILS: details}
-            # In the field it came in, if this vendor knows that: older servers have another name for it than newer.
+            # Use the field it came in if the vendor has it: older and newer servers name it differently.
             kinds = (part.wire.kind for part in own if part.wire and part.wire.kind in vendor.reasoning_fields)
             return {next(kinds, vendor.reasoning_fields[0]): _text(own)} if _text(own) else {}
         case rule:
@@ -263,9 +262,8 @@ def _text(own: Sequence[Thinking]) -> str:
     return well_formed("".join(texts))
 
 
-@cache
+@cache  # log once per model
 def _tell_unarmed(model: str) -> None:
-    """Logs once for each model, not with every request."""
     reason = "this wire refuses tools while the model reasons; the api openai-responses does not"
     log.warning("thinking_left_out", model=model, reason=reason)
 
@@ -274,7 +272,7 @@ _GROWING = ("text", "summary", "data")
 
 
 def merge(entries: list[dict[str, Any]], pieces: Sequence[object]) -> str:
-    """Adds the pieces of one delta. Returns its text for people, which may be empty. Entries without a number are whole."""
+    """Merge the pieces of one delta; return their text, possibly empty. Entries without an index are complete."""
     text = ""
     for piece in pieces:
         if not isinstance(piece, dict):
@@ -298,10 +296,10 @@ _EMPTY: dict[str, Any] = {"type": "thinking", "thinking": []}
 
 
 def grow(chunk: dict[str, Any], piece: Mapping[str, Any]) -> str:
-    """Add a piece to a thinking chunk; return its text for people."""
+    """Append a piece to a thinking chunk; return its text."""
     chunk |= {key: value for key, value in piece.items() if key not in ("type", "thinking") and value is not None}
     items, text = chunk["thinking"], ""
-    whole = text_of(piece, "thinking")  # not documented, but the reading is plain
+    whole = text_of(piece, "thinking")  # undocumented, but unambiguous
     for item in [{"type": "text", "text": whole}] if whole else objects_of(piece, "thinking"):
         said, last = text_of(item, "text"), items[-1] if items else {}
         if said and item.keys() == last.keys() == {"type", "text"} and isinstance(last["text"], str):
@@ -325,7 +323,7 @@ _STOP_REASONS: dict[str, StopReason] = {
 
 
 class ChatAssembly:
-    """One answer in the making. The wire has no order of parts: they have the order in which they began."""
+    """Assembles one answer. The API does not order parts: they keep the order in which they began."""
 
     def __init__(self, draft: Draft, vendor: Vendor) -> None:
         self.draft = draft
@@ -334,7 +332,7 @@ class ChatAssembly:
         self._reasoning_field = ""
         self._details: list[dict[str, Any]] = []
         self._chunk: dict[str, Any] = {}
-        """The thinking chunk under way."""
+        """The open thinking chunk."""
         self._text: Hashable = "text"
         self._refused = False
         self._finish_reason = ""
@@ -389,7 +387,7 @@ class ChatAssembly:
         yield from self.draft.add("thinking", text)
 
     def _think_in_chunk(self, piece: dict[str, Any]) -> Iterator[ModelEvent]:
-        """Signed thinking goes back as it came, so each chunk is a block of its own. The last piece says `closed`."""
+        """Signed thinking is resent unchanged, so each chunk is a separate block. The last piece says `closed`."""
         self.draft.count(len(str(piece)))
         if not self._chunk or self._chunk.get("closed") is True:
             self._chunk = chunk = {"type": "thinking", "thinking": []}
@@ -401,12 +399,11 @@ class ChatAssembly:
         return (DETAILS, self._details) if self._details else (self._reasoning_field, text) if text else None
 
     def _write(self, text: str) -> Iterator[ModelEvent]:
-        """Chat templates leave line ends before an answer; they are no part of it."""
         if text and self._chunk:
             self._text, self._chunk = len(self.draft.blocks), {}
         if self._text not in self.draft.blocks:
             self.draft.count(len(text))
-            if not (text := text.lstrip("\r\n")):
+            if not (text := text.lstrip("\r\n")):  # left over by chat templates
                 return
             self.draft.open(self._text, "text")
         yield from self.draft.add(self._text, text)
@@ -418,7 +415,7 @@ class ChatAssembly:
 
     @property
     def _stop_reason(self) -> StopReason | None:
-        """The meaning of the finish reason alone; an unknown one is an end like any other, if the vendor may have more."""
+        """Map the finish reason; an unknown one is a normal end unless the vendor's list is complete."""
         unknown: StopReason | None = None if self._vendor.finish_known else "end_turn"
         return self._vendor.finish.get(self._finish_reason) or _STOP_REASONS.get(self._finish_reason) or unknown
 
@@ -427,19 +424,19 @@ class ChatAssembly:
         if self._refused and reason != "content_filter":
             return "refusal"
         if reason == "max_tokens" and not self.draft.blocks and self.draft.usage.output <= 1:
-            return "context_window"  # cut off before its first word: the window is full
+            return "context_window"  # cut off before the first word: the window is full
         return reason
 
 
 def first_choice(event: Mapping[str, Any]) -> Mapping[str, Any]:
-    """We ask for one; an empty list is normal in chunks that bring something else."""
+    """Return the only choice; chunks with other content may have none."""
     choices = event.get("choices")
     return choices[0] if isinstance(choices, list) and choices and isinstance(choices[0], dict) else {}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Piece:
-    """One delta's piece of a call; what it does not say is empty."""
+    """One delta's piece of a call; missing members are empty."""
 
     index: int | None
     id: str
@@ -449,7 +446,7 @@ class _Piece:
 
 @dataclass(kw_only=True, slots=True)
 class _Call:
-    """A call under way; `key` is its block's in the draft, `vendor_id` and `index` are the server's."""
+    """An open call; `key` is its block's in the draft, `vendor_id` and `index` are the server's."""
 
     key: str
     block: Block
@@ -459,7 +456,7 @@ class _Call:
 
     @property
     def complete(self) -> bool:
-        """True if its arguments are a whole object already."""
+        """Return whether its arguments are a complete object."""
         raw = self.block.body.raw
         return raw.rstrip().endswith("}") and parse_arguments(raw) is not None
 
@@ -482,7 +479,7 @@ class Calls:
                 yield from self._extend(call, piece)
 
     def close(self) -> Iterator[ModelEvent]:
-        """Closes all calls: no more pieces come."""
+        """Close all calls at the end of the stream."""
         for call in self._calls:
             if call.block.call is None:
                 yield from self.draft.start(call.key, vendor_id=call.vendor_id, name=call.name)
@@ -505,7 +502,6 @@ class Calls:
         return call
 
     def _extend(self, call: _Call, piece: _Piece) -> Iterator[ModelEvent]:
-        """A call is shown as soon as its name is known."""
         call.vendor_id = call.vendor_id or piece.id
         call.name = call.name or piece.name
         yield from self.draft.add(call.key, piece.arguments)
@@ -514,7 +510,7 @@ class Calls:
 
 
 def _another(call: _Call, piece: _Piece, here: Sequence[_Call]) -> bool:
-    """True if a piece that brings a name opens its own call, though it could belong to `call`."""
+    """Return whether a piece with a name opens a new call instead of continuing `call`."""
     return (
         any(call is other for other in here)
         or (bool(call.name) and piece.name != call.name)
@@ -524,7 +520,7 @@ def _another(call: _Call, piece: _Piece, here: Sequence[_Call]) -> bool:
 
 
 def _continues(call: _Call, piece: _Piece) -> bool:
-    """True if the arguments began with an empty object, which some servers send before the real ones."""
+    """Return whether the arguments began with an empty object, which some servers send first."""
     same = bool(piece.id) and piece.id == call.vendor_id and piece.index is not None
     return same and call.block.body.raw.strip() == "{}"
 
@@ -541,7 +537,7 @@ def _read(value: object) -> _Piece:
 
 
 def part_of(part: object) -> tuple[Literal["text", "thinking"], str]:
-    """Return the kind and the text of a part of the content, which may be a text itself. Name a part without one."""
+    """Return kind and text of a content part, which may be a plain string; a placeholder if it has no text."""
     if not isinstance(part, dict):
         return "text", part if isinstance(part, str) else ""
     kind = text_of(part, "type")
@@ -555,7 +551,7 @@ def part_of(part: object) -> tuple[Literal["text", "thinking"], str]:
 
 
 def usage_of(usage: Mapping[str, Any]) -> Usage:
-    """Their input is the sum, and has two names; ours is what neither came from the cache nor went into it."""
+    """Convert usage. Their input, under either name, includes cache reads and writes; ours excludes them."""
     into = usage.get("prompt_tokens_details", usage.get("input_tokens_details"))
     out = usage.get("completion_tokens_details", usage.get("output_tokens_details"))
     read = (

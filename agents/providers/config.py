@@ -1,7 +1,7 @@
-"""The config of a model provider: one block under `providers`, keyed by the name models refer to.
+"""The config of a model provider: one block under `providers`, keyed by the name that models refer to.
 
-The name before the slash of `provider/model` picks the block; well-known names imply their wire. Limits of a model are
-under `models`, by `provider/model` or by the model's name alone, over Clawgate's own table (`agents.providers.models`).
+The name before the slash of `provider/model` selects the block; well-known names imply their API. Model limits are
+under `models`, by `provider/model` or by the model's name, over Clawgate's table (`agents.providers.models`).
 """
 
 import re
@@ -20,7 +20,7 @@ from channels.section import Section
 Api: TypeAlias = Literal["anthropic-messages", "openai-responses", "openai-chat", "google-gemini", "mistral", "demo"]
 APIS: tuple[Api, ...] = get_args(Api)
 NATIVE_DOCUMENTS: tuple[Api, ...] = ("anthropic-messages", "google-gemini")
-"""The wires that carry a PDF as it is."""
+"""The APIs that accept native PDFs."""
 IMPLIED: dict[str, Api] = {
     **{name: "openai-chat" for vendor in VENDORS.values() for name in vendor.names},
     "anthropic": "anthropic-messages",
@@ -30,7 +30,7 @@ IMPLIED: dict[str, Api] = {
     "mistral": "mistral",
     "demo": "demo",
 }
-"""Provider names that need no `api`, nor a block in the config at all."""
+"""Provider names that need no `api` and no block in the config."""
 
 WELL_KNOWN: tuple[WellKnown, ...] = (
     WellKnown(
@@ -52,7 +52,7 @@ WELL_KNOWN: tuple[WellKnown, ...] = (
     ),
     *(vendor for vendor in VENDORS.values() if vendor.variables and vendor.name != "openai"),
 )
-"""The vendors whose key has a usual name, in the order in which `auto` looks."""
+"""Vendors with a usual key variable, in the order that `auto` tries."""
 
 NOT_A_KEY = "an API key has only plain ASCII characters; was a placeholder left in?"
 _SLIPS: tuple[tuple[str, str], ...] = (
@@ -66,11 +66,11 @@ _SLIPS: tuple[tuple[str, str], ...] = (
     (r"(?:export\s+)?[A-Z][A-Z0-9_]*=[^=].*", "it begins with a name and an equals sign; write the value alone"),
     (r".*\s.*", "it has a blank inside; no key has one"),
 )
-"""The slips with which a key comes from a file that something else than we reads, such as docker's --env-file."""
+"""Mistakes in keys from files that other programs read, such as docker's --env-file."""
 _ENDPOINT = re.compile(
     r"(?:/chat)?/completions|/responses|/messages|/embeddings|/models(?:/[^/]*:(?:stream)?[gG]enerateContent)?"
 )
-"""The paths that a wire adds itself."""
+"""The paths that the API client appends."""
 
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _HEADER_VALUE = re.compile(r"[\x20-\x7e]*")
@@ -80,65 +80,65 @@ ToolCalling: TypeAlias = Literal["native", "prompt"]
 
 
 class ModelConfig(Section):
-    """The facts you know of a model, over Clawgate's own table: for a new model, or if the table is wrong."""
+    """Facts about a model, over Clawgate's table: for a new model, or if the table is wrong."""
 
     window: Annotated[int, Field(ge=1024)] | None = None
-    """Its context window, in tokens."""
+    """The context window, in tokens."""
     max_output: Annotated[int, Field(ge=16)] | None = None
-    """The longest answer it gives, in tokens."""
+    """The maximum output, in tokens."""
     vision: bool | None = None
-    """True if it takes pictures; otherwise it gets a line of text in their place."""
+    """True if it accepts pictures; otherwise a line of text replaces them."""
     thinking: tuple[Level, ...] | None = None
-    """The levels of thinking it may be asked for; none, and nothing is ever sent."""
+    """The thinking levels it supports; if empty, no thinking setting is sent."""
     thinking_style: ThinkingStyle | None = None
-    """The way it is asked to think, if its wire has several: `adaptive`, `always`, `between_tools` or `budget` for
+    """The way to request thinking, if the API has several ways: `adaptive`, `always`, `between_tools` or `budget` for
     Anthropic, `level` or `budget` for Gemini."""
     forced_tool: bool | None = None
-    """True if `toolChoice` may demand a tool."""
+    """True if `toolChoice` may force a tool."""
     documents: DocumentForm | None = None
-    """`native` if it gets a PDF of at most 20 pages and 3 MB as it is, with its layout and pictures; `text` if `read` gives
-    its text. For Claude and Gemini on their own wires; if unset, as its provider."""
+    """`native` to send it PDFs of at most 20 pages and 3 MB with their layout and pictures; `text` if `read` gives
+    their text. For Claude and Gemini on their own APIs; the provider's value if unset."""
     tool_calling: ToolCalling | None = None
     """`native`, or `prompt` for a model that takes no tools: they are described in the prompt then."""
     prices: PricesConfig | None = None
-    """The prices for the cost in `/usage`, budgets, transcripts and metrics, instead of the shipped ones."""
+    """Prices for `/usage`, budgets, transcripts and metrics, instead of the shipped ones."""
 
 
 class ProviderConfig(Section):
     """One model provider."""
 
     api_key: SecretStr = SecretStr("")
-    """The key, best as `${NAME}` or `${file:path}`. If neither this nor `apiKeys` is written, a well-known provider
-    takes its usual variable, such as ANTHROPIC_API_KEY (docs/providers.md). An empty one means no key. A provider
-    that needs a key answers nothing without."""
+    """The API key, best as `${NAME}` or `${file:path}`. If neither this nor `apiKeys` is set, a well-known provider
+    uses its usual variable, such as ANTHROPIC_API_KEY (docs/providers.md). Empty means no key; a provider that needs
+    one then answers nothing."""
     api_keys: tuple[SecretStr, ...] = ()
-    """Further keys: chats are spread over all of them, and a refused one rests while the others work."""
+    """More keys: chats are distributed over all of them, and a refused key cools down while the others work."""
     api: Api | None = None
-    """The wire it speaks: `anthropic-messages`, `openai-responses`, `openai-chat`, `google-gemini`, `mistral` or
-    `demo`. Known provider names imply theirs (docs/providers.md)."""
+    """The API it speaks: `anthropic-messages`, `openai-responses`, `openai-chat`, `google-gemini`, `mistral` or
+    `demo`. Known provider names imply it (docs/providers.md)."""
     dialect: str | None = None
-    """The vendor whose quirks an `openai-chat` server has, such as `deepseek` (docs/providers.md). If unset, the
-    provider's name says it, then the host of `baseUrl`; otherwise it is `generic`."""
+    """The vendor whose variant an `openai-chat` server speaks, such as `deepseek` (docs/providers.md). If unset, the
+    provider's name decides, then the host of `baseUrl`, else `generic`."""
     base_url: str | None = None
-    """Its address, http or https. With `/v1` for openai-*, without it for anthropic and mistral; the vendor's own
+    """The server's http or https address. With `/v1` for openai-*, without it for anthropic and mistral; the vendor's
     address if unset."""
     documents: DocumentForm = "text"
-    """`native` to give its models a PDF of at most 20 pages and 3 MB as it is, in the turn that brings it; a page costs some
-    2,500 tokens (docs/documents.md). For the wires `anthropic-messages` and `google-gemini`."""
+    """`native` to send its models PDFs of at most 20 pages and 3 MB in the turn that brings them; a page costs some
+    2,500 tokens (docs/documents.md). For `anthropic-messages` and `google-gemini`."""
     tool_calling: ToolCalling = "native"
     """`native`, or `prompt` for models that take no tools: they are described in the prompt then."""
     timeout_seconds: Annotated[float, Field(gt=0)] = 600
-    """The longest one answer may take from asking to its end."""
+    """The timeout of one answer, from request to end."""
     first_byte_seconds: Annotated[float, Field(gt=0)] = 300
-    """The longest silence before an answer begins: models that think hard say nothing for minutes."""
+    """The timeout before an answer begins: reasoning models may be silent for minutes."""
     idle_seconds: Annotated[float, Field(gt=0)] = 120
-    """The longest silence inside an answer that has begun. Long tool arguments come in one piece: a minute or more."""
+    """The idle timeout within an answer. Long tool arguments arrive in one piece, after a minute or more."""
     headers: dict[str, str] = {}
-    """Headers to add, such as `anthropic-version` for a host that knows only an older one."""
+    """Extra headers, such as `anthropic-version` for a host that supports only an older one."""
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """The keys that are set, without the blanks around them, each once."""
+        """Return the configured keys, stripped and deduplicated."""
         keys = (key.get_secret_value().strip() for key in (self.api_key, *self.api_keys))
         return tuple(dict.fromkeys(key for key in keys if key))
 
@@ -192,7 +192,7 @@ class ProviderConfig(Section):
 
 
 def fault_of_key(key: str) -> str:
-    """The reason for which a key cannot be one, with the fix; empty if it may be one. Of the key nothing is repeated."""
+    """Return why this cannot be a key, with the fix; empty if it may be one. Never repeats the key."""
     key = key.strip()
     slip = next((words for form, words in _SLIPS if re.fullmatch(form, key, re.DOTALL)), "")
     if slip:
@@ -219,13 +219,13 @@ def well_known(name: str) -> WellKnown | None:
 
 
 def known_models() -> list[str]:
-    """Names of models that a person may have meant."""
+    """Return model names to suggest for a misspelt one."""
     return [*(vendor.default_model for vendor in WELL_KNOWN if vendor.default_model), *known_names()]
 
 
 def serves_own_models(name: str, base_url: str | None) -> bool:
-    """True if a provider is a vendor's own service, whose models `models.yaml` should know: by its address if it has
-    one, else by its name. A vendor without a default model has no models."""
+    """Return whether a provider is a vendor's own service, whose models `models.yaml` should know: by its address if
+    it has one, else by its name. Vendors without a default model have none."""
     if base_url is None:
         vendor = well_known(name)
     else:
@@ -269,8 +269,8 @@ _WAIT = Bilingual(
 
 
 def model_outage(kind: ErrorKind, reference: str, words: str = "") -> Outage:
-    """Return why `provider/model` does not answer and the next step; `words` are the vendor's own, which only the operator
-    reads."""
+    """Return why `provider/model` does not answer and the next step. `words` is the vendor's message, for the operator
+    only."""
     at, reason = look_at(kind, reference), reason_of(kind)
     fix = _FIXES.get(kind) or (_CHECK if at else _WAIT)
     shown = Bilingual(f"{reason} ({kind})", f"{reason.zh}（{kind}）")
@@ -283,7 +283,7 @@ def reason_of(kind: ErrorKind) -> Bilingual:
 
 
 def look_at(kind: ErrorKind, reference: str) -> Bilingual:
-    """The key of the config, and the variable, that a refusal of `provider/model` is about; empty if it is about none."""
+    """Return the config key and variable that a refusal of `provider/model` is about, if any."""
     name, _, model = reference.partition("/")
     block = f"providers.{name}"
     match kind:

@@ -1,9 +1,8 @@
-"""`demo/guide`, the scripted model that ships: no key, no network, the same answer to the same history.
+"""`demo/guide`, the scripted model that ships: no key, no network, deterministic.
 
-It streams like a real one and goes the same way through the loop, so that the whole product can be tried and tested
-without an account. A plan is read off the person's words and the tools on offer; each of its steps is one call and is
-taken at most once, so every turn is over after a handful of rounds whatever the tools answer. No randomness, no state:
-the tour of what the bot can do, which an approval may interrupt, goes on from the history alone.
+It streams through the loop like a real model, so that the whole product can be tried and tested without an account. A plan
+is derived from the user's text and the offered tools; each step is one call and runs at most once, so every turn ends after
+a few rounds. It has no randomness and no state: the tour, which an approval may interrupt, continues from the history.
 """
 
 import asyncio
@@ -30,7 +29,7 @@ PIECE_CHARS = 16
 
 
 class DemoProvider:
-    """A `Provider` of the api `demo`. Any model name will do."""
+    """A `Provider` of the API `demo`. Accepts any model name."""
 
     api = "demo"
 
@@ -42,7 +41,7 @@ class DemoProvider:
         draft = Draft(api=self.api, provider=self.name, model=request.model, timestamp=self._now())
         for event in _events(draft, next_step(request)):
             yield event
-            await asyncio.sleep(0)  # let others in between, as a network would
+            await asyncio.sleep(0)  # yield to other tasks, as a network would
         message = draft.finished("end_turn")
         read = request_tokens(request.system, request.tools, request.messages)
         yield Done(message=replace(message, usage=Usage(input=read, output=tokens(message), estimated=True)))
@@ -112,10 +111,10 @@ _SAID: dict[Language, dict[str, str]] = {
 
 
 def next_step(request: ModelRequest) -> ToolCall | str:
-    """The call to make, or the words that end the turn."""
+    """Return the next call, or the final text."""
     done = _done(request.messages)
     people = [it for it in request.messages if isinstance(it, UserMessage)]
-    if people and _is_note(people[-1]) and any(result for _, result in done):  # what a person has decided
+    if people and _is_note(people[-1]) and any(result for _, result in done):  # the outcome of an approval
         spoken = next((_words(it) for it in reversed(people) if not _is_note(it)), "")
         language = language_of(spoken)
         return "\n\n".join([tour_outcome(done, language), *_endings(request, language)])
@@ -136,18 +135,18 @@ def next_step(request: ModelRequest) -> ToolCall | str:
 
 
 def _endings(request: ModelRequest, language: Language) -> list[str]:
-    """Return what to try after the tour, if the agent can do it, and how to get a real model."""
+    """Return suggestions after the tour, and how to set up a real model."""
     words = _SAID[language]
     return [*([words["try"]] if "schedule" in {it.name for it in request.tools} else []), words["real"]]
 
 
 def _is_note(message: UserMessage) -> bool:
-    """True if the gateway began the turn, with a call that a person has decided on."""
+    """Return whether the gateway began the turn after an approval decision."""
     return _text(message).partition("\n")[2].startswith(OWN_TURN)
 
 
 def _words(message: UserMessage) -> str:
-    """The person's words, without the gateway's lines and the person's name."""
+    """Return the user's text without the gateway's lines and the name."""
     return _NOTE.sub("", _BODY.sub("", _text(message))).strip()
 
 
@@ -176,7 +175,7 @@ def _plan(
 
 
 def _reminder(messages: Sequence[Message], text: str, language: Language) -> dict[str, Any]:
-    """Return the arguments for a reminder of the person's own words, in as many minutes as they name, else in one."""
+    """Return a reminder's arguments: the user's text, in the minutes named, else one."""
     minutes = int(found[1]) if (found := _MINUTES.search(text)) else 1
     said = max((it.timestamp or 0.0 for it in messages if isinstance(it, UserMessage)), default=0.0)
     at = datetime.fromtimestamp(said + 60 * minutes, UTC).isoformat(timespec="seconds")
@@ -185,7 +184,7 @@ def _reminder(messages: Sequence[Message], text: str, language: Language) -> dic
 
 
 def _written(done: Sequence[Made]) -> str | None:
-    """The file that this turn has made. Another model may have made the calls: then its name may be anything."""
+    """Return the file that this turn wrote. Another model may have made the calls, so its name is untrusted."""
     writes = (call for call, result in done if call.name == "write" and result and not result.is_error)
     paths = ((call.arguments or {}).get("file_path") for call in writes)
     return next((path for path in paths if isinstance(path, str) and re.fullmatch(r"\S.*", path)), None)
@@ -198,7 +197,7 @@ def _forced(request: ModelRequest) -> str:
 
 
 def _skill_for(prompt: str, text: str, *, wants_script: bool) -> str | None:
-    """The location of the skill whose name or description shares most with the request; None without any."""
+    """Return the location of the skill that matches the request best, if any."""
     best: tuple[int, str] | None = None
     for skill in _SKILL.findall(prompt):
         found = (re.search(rf"<{it}>(.*?)</{it}>", skill, re.DOTALL) for it in ("name", "description", "location"))
@@ -213,7 +212,7 @@ def _skill_for(prompt: str, text: str, *, wants_script: bool) -> str | None:
 
 
 def _free_name(messages: Sequence[Message]) -> str:
-    """A name that the listing of this turn does not show; without a listing one that is surely free."""
+    """Return a file name that the turn's listing does not show."""
     listing = next((_text(result) for call, result in _done(messages) if call.name == "ls"), None)
     if listing is None:
         return f"clawgate_demo_{SCRIPT_NAME}.py"
@@ -235,7 +234,7 @@ def _text(message: UserMessage | ToolResultMessage | None) -> str:
 
 
 def closing(done: Sequence[Made], language: Language, *, attached: str | None) -> str:
-    """The final words of a turn. `attached` is a file to send along."""
+    """Return the final text of a turn. `attached` is a file to send."""
     phrases = _SAID[language]
     lines = [phrases["opening"]]
     if done:
@@ -357,7 +356,7 @@ _OUTCOMES = {"EXEC_DENIED": "denied", "EXEC_APPROVAL_EXPIRED": "expired"}
 
 
 def tour_steps(offered: Collection[str], done: Sequence[Made], language: Language) -> list[tuple[str, dict[str, Any]]]:
-    """The calls of the tour. Without its file there is nothing to run."""
+    """Return the tour's calls; the command needs the file."""
     write = ("write", {"file_path": FILE, "content": SCRIPTS[language]})
     written = any(call.name == "write" and result and not result.is_error for call, result in done)
     run = [("exec", {"command": COMMAND})] if written and "exec" in offered else []
@@ -365,7 +364,7 @@ def tour_steps(offered: Collection[str], done: Sequence[Made], language: Languag
 
 
 def tour_account(done: Sequence[Made], language: Language) -> tuple[str, bool]:
-    """The account of the calls of a tour, and true if the tour is over."""
+    """Return the tour's report, and whether the tour is over."""
     results = {call.name: result for call, result in done if result}
     if "write" not in results:
         return _said("talk", language), True
@@ -384,7 +383,7 @@ def tour_account(done: Sequence[Made], language: Language) -> tuple[str, bool]:
 
 
 def tour_outcome(done: Sequence[Made], language: Language) -> str:
-    """The account of the call that a person has decided on; it has a result."""
+    """Return the report of the call that was decided on; it has a result."""
     result = next(result for _, result in done if result)
     if not result.is_error:
         return f"{_printed('allowed', result, language)}\n\n{_said('end', language)}"
@@ -397,13 +396,13 @@ def _said(word: str, language: Language) -> str:
 
 
 def _printed(word: str, result: ToolResultMessage, language: Language) -> str:
-    """The output as a quotation: no line of it begins like an instruction to the platform."""
+    """Quote the output, so that no line reads as an instruction to the platform."""
     lines = [one_line(it, RESULT_CHARS_MAX) for it in "\n".join(texts(result)).splitlines()[:OUTPUT_LINES_MAX]]
     return "\n".join([_said(word, language), "", *(f"> {it}  " for it in lines if it)])
 
 
 def reason(result: ToolResultMessage) -> str:
-    """The sentence of a failure, without the form that it has for models."""
+    """Return a failure's message without the JSON for models."""
     text = "\n".join(texts(result))
     return one_line(str(_failure(text).get("message", text)), RESULT_CHARS_MAX)
 
@@ -421,6 +420,6 @@ def _failure(text: str) -> dict[str, Any]:
 
 
 def one_line(text: str, chars_max: int) -> str:
-    """One harmless line: no markup a platform might act upon, such as a mention of everyone."""
+    """Return one line without markup that a platform may interpret, such as a mention of everyone."""
     line = " ".join(re.sub(r"[<>`]|\[\[|\]\]", " ", text).split())
     return line if len(line) <= chars_max else line[:chars_max].rstrip() + "…"

@@ -1,5 +1,5 @@
-"""Checks of a model provider's keys, and of the models that the config names: by the provider's list of models,
-which costs nothing. A name that is not in it may still be a right one, such as a deployment's, so that is a warning."""
+"""Checks a provider's keys, and the models that the config names, by the provider's list of models, which is free. A
+name missing from it may still be valid, such as a deployment's, so that is a warning."""
 
 import asyncio
 import difflib
@@ -23,7 +23,7 @@ LIST_BYTES_MAX = 8 * 1024 * 1024
 async def probe(
     name: str, config: ProviderConfig, models: Sequence[str], *, seconds: float, key_fix: Bilingual
 ) -> list[Finding]:
-    """The findings of each key. `models` are the names that the config uses of it; `key_fix` is where a key is set."""
+    """Return the findings of each key. `models`: the configured names; `key_fix`: where a key is set."""
     wire, keys = wire_of(name, config), config.keys
     if not keys and not wire.keyless:
         message = Bilingual("there is no key, so nothing can be answered", "没有密钥，因此无法回答")
@@ -44,7 +44,7 @@ async def probe(
 
 
 async def listed(name: str, config: ProviderConfig, key: str, *, seconds: float) -> ModelError | list[str]:
-    """The provider's models, as it lists them to this key, or why it does not."""
+    """Return the models that the provider lists for this key, or the error."""
     import httpx
 
     wire, config = wire_of(name, config), config.but(timeout_seconds=seconds)
@@ -67,7 +67,7 @@ async def listed(name: str, config: ProviderConfig, key: str, *, seconds: float)
 
 
 async def _read(client: Any, url: str) -> bytes:
-    """Raises ValueError if there is no end of it."""
+    """Read the body. Raises ValueError if it is too long."""
     body = b""
     response = await client.send(client.build_request("GET", url), stream=True)
     try:
@@ -81,7 +81,7 @@ async def _read(client: Any, url: str) -> bytes:
 
 
 def _names(answer: object) -> Iterator[str]:
-    """The models' names in any wire's list: OpenAI and those like it have `data`, Gemini has `models`. Raises ValueError."""
+    """Yield the model names: OpenAI-like APIs have `data`, Gemini has `models`. Raises ValueError."""
     if not isinstance(answer, dict) or not isinstance(answer.get("data", answer.get("models")), list):
         raise ValueError
     for model in objects_of(answer, "data") or objects_of(answer, "models"):
@@ -131,6 +131,6 @@ def _unknown(provider: str, models: Sequence[str], offered: set[str]) -> Iterato
 
 
 def _is_named(model: str, offered: str) -> bool:
-    """Dated names have a short one (`claude-x-20260101`), local ones a tag (`x:latest`), a router's more behind a colon."""
+    """Match short names of dated ones (`claude-x-20260101`), local tags (`x:latest`) and router suffixes after a colon."""
     stem = model.removesuffix("-latest")
     return offered in (model, model.partition(":")[0]) or offered.startswith((f"{stem}-2", f"{model}:"))

@@ -1,7 +1,7 @@
-"""One answer while it streams: blocks in order, our events out, one final message. The same for every wire.
+"""One streaming answer, for every API: blocks in order, our events out, one final message.
 
-A wire translates its events into text, thinking, call and opaque blocks; what is shown, capped, joined and kept is decided
-here. Nothing here knows a vendor.
+An API adapter translates its events into text, thinking, call and opaque blocks. What is shown, capped, joined and
+kept is decided here, independent of vendors.
 """
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
@@ -25,22 +25,23 @@ from agents.providers.payload import BadStream, mended_arguments, well_formed, w
 from agents.providers.provider import ModelEvent, TextDelta, ThinkingDelta, ToolCallDelta, ToolCallEnd, ToolCallStart
 
 ANSWER_CHARS_MAX = 8_000_000
-"""No model writes this much; a server that does is broken."""
+"""No model writes this much; such a server is broken."""
 
 BlockKind: TypeAlias = Literal["text", "thinking", "call", "opaque"]
 Payload: TypeAlias = tuple[str, Any] | None
-"""The data of a block that a vendor wants back, by the kind that its wire knows; None if it wants nothing."""
+"""A block's data to send back to the vendor, with its kind; None if there is none."""
 
 
 @dataclass(slots=True)
 class TextBuffer:
-    """A text that arrives in pieces. `raw` is what arrived; half an emoji at its end is not shown before its other half."""
+    """Text that arrives in pieces. `raw` is what arrived; a trailing half of a surrogate pair is held back until the
+    other half arrives."""
 
     raw: str = ""
     _held: str = ""
 
     def add(self, piece: str) -> str:
-        """Take more, and return what may be shown of it, which may be nothing."""
+        """Append a piece; return what may be shown now, possibly nothing."""
         self.raw += piece
         shown = self._held + piece
         self._held = shown[-1:] if "\ud800" <= shown[-1:] <= "\udbff" else ""
@@ -53,8 +54,8 @@ class TextBuffer:
 
 @dataclass(slots=True)
 class Block:
-    """A part of the answer. `payload` makes of the block's whole text what the vendor wants back. A call is not shown
-    before it is `started`, since its name may follow its first arguments. One that `is_repeated` is not of the answer."""
+    """A part of the answer. `payload` builds the vendor's data from the block's whole text. A call is shown once it
+    has `started`, since its name may follow its first arguments. `is_repeated` blocks are dropped."""
 
     index: int
     kind: BlockKind
@@ -71,7 +72,7 @@ class Block:
 
 @dataclass(slots=True)
 class Draft:
-    """`blocks` by a key of the wire's choice. `ended`: the answer is complete, and what still comes belongs to its price."""
+    """`blocks` by a key that the adapter chooses. `ended`: the answer is complete; only usage may follow."""
 
     api: str
     provider: str
@@ -92,14 +93,14 @@ class Draft:
         *,
         index: int | None = None,
     ) -> Block:
-        """A new block, at the end unless the wire gives a place. Raises BadStream if `key` has one."""
+        """Add a block, at the end unless `index` is given. Raises BadStream if `key` exists."""
         if key in self.blocks:
             raise BadStream("a block was opened twice")
         block = self.blocks[key] = Block(len(self.blocks) if index is None else index, kind, payload)
         return block
 
     def start(self, key: Hashable, *, vendor_id: str, name: str) -> Iterator[ModelEvent]:
-        """The call `key` is known by name; what it holds already is shown."""
+        """Start a call whose name is known, and show its pending arguments."""
         block = self.blocks[key]
         if not block.started:
             block.started, block.name, block.vendor_id = True, well_formed(name), vendor_id
@@ -110,7 +111,7 @@ class Draft:
             block.unshown = ""
 
     def add(self, key: Hashable, piece: str) -> Iterator[ModelEvent]:
-        """Raises BadStream if `key` has no block, or the answer has no end."""
+        """Append a piece to a block. Raises BadStream if there is none or the answer is too long."""
         block = self.blocks.get(key)
         if block is None:
             raise BadStream("a delta belongs to no block")
@@ -128,7 +129,7 @@ class Draft:
                 block.unshown += shown
 
     def close(self, key: Hashable, *, arguments: str | None = None, cut: bool = False) -> Iterator[ModelEvent]:
-        """A call is whole, or `cut`; `arguments` if they are not what was streamed. Nothing for other blocks."""
+        """Complete a call, which may be `cut`; `arguments` replace the streamed ones. Does nothing for other blocks."""
         block = self.blocks.get(key)
         if block is None or block.kind != "call" or block.call is not None or block.is_repeated:
             return
@@ -147,8 +148,8 @@ class Draft:
         yield ToolCallEnd(index=block.index, call=block.call)
 
     def holds(self, vendor_id: str, name: str, arguments: dict[str, Any] | None) -> bool:
-        """True if the answer has this very call already: some servers send each a second time, under another index or with
-        the last event. Without an id of the vendor's, two equal calls are two."""
+        """Return whether the answer has this call already: some servers repeat it under another index or in the last
+        event. Calls without a vendor's id are never repetitions."""
         return arguments is not None and any(
             block.vendor_id == vendor_id not in ("", "null") and block.call is not None
             and (block.call.name, block.call.arguments) == (name, arguments)
@@ -156,14 +157,13 @@ class Draft:
         )  # fmt: skip
 
     def count(self, chars: int) -> None:
-        """Raises BadStream if an answer has no end."""
+        """Raise BadStream if the answer is too long."""
         self._chars += chars
         if self._chars > ANSWER_CHARS_MAX:
             raise BadStream("the answer has no end")
 
     def unique_id(self, vendor_id: str, index: int) -> str:
-        """The vendor's id of a call at its first use, else one made of it; without one, one made of the answer's id. Calls
-        are paired by id, so none may share one or be without."""
+        """Return the vendor's call id, made unique; without one, derive it from the answer's id. Calls are paired by id."""
         call_id = well_formed(vendor_id or f"call_{self.response_id or 'x'}_{index}")
         if call_id in self._call_ids:
             call_id = f"{call_id}_{index}"
@@ -171,7 +171,7 @@ class Draft:
         return call_id
 
     def finished(self, reason: StopReason | None) -> AssistantMessage:
-        """The whole answer; `reason` is None for an unknown one. Raises BadStream: nothing cut is ever run."""
+        """Return the whole answer; `reason` is None if unknown. Raises BadStream, so that truncated calls are never run."""
         parts = [part for block in self._in_order() for part in self._part(block)]
         calls = any(isinstance(part, ToolCall) for part in parts)
         if reason is None and calls:
@@ -181,7 +181,7 @@ class Draft:
         return self.message(parts, reason)
 
     def failed(self, error: ModelError, reason: StopReason = "error") -> AssistantMessage:
-        """The text before it broke, without calls and thinking, for neither is sure to be whole."""
+        """Return the text before the failure, without calls and thinking, which may be incomplete."""
         texts = [Text(text=block.body.text) for block in self._in_order() if block.kind == "text"]
         return self.message([part for part in texts if part.text.strip()], reason, error)
 

@@ -1,11 +1,10 @@
-"""Gemini's wire: our request as its body, and its stream as one assistant message. Pure: nothing is sent here.
+"""Gemini's API: build the request body, and assemble the stream into one assistant message. Pure.
 
-Roles alternate: the results of one answer are all in the user content after it, in call order, and what a person
-said next follows in the same content. A signature stays on its part, and a part that had to be changed
-goes without, for it would be refused.
+Roles alternate: the results of one answer are all in the user content after it, in call order, and the user's next text
+follows in the same content. A signature stays with its part; a part that had to be changed loses it, or it would be refused.
 
-Each chunk of an answer is a whole response object: texts are appended, calls and signatures come whole. A part that is
-signed stays its own part. `finishReason` is the only proof of an end. Unknown members and parts are passed over.
+Each chunk is a whole response object: texts are appended, calls and signatures arrive whole. A signed part stays separate.
+Only `finishReason` proves an end. Unknown members and parts are ignored.
 """
 
 import json
@@ -69,7 +68,7 @@ def wire_request(request: ModelRequest) -> dict[str, Any]:
 
 
 def _declaration(tool: ToolSpec) -> GeminiPart:
-    """The schema goes as it is; a tool that takes nothing has none."""
+    """Return a tool with its schema unchanged; none if it takes no arguments."""
     schema, declared = dict(tool.input_schema), {"name": tool.name, "description": shared.description_of(tool)}
     closed = schema.keys() <= {"type", "properties", "required"} or not schema.get("additionalProperties", True)
     if closed and not schema.get("properties"):
@@ -107,7 +106,7 @@ def _spoken(part: UserPart) -> GeminiPart:
         return {"inlineData": {"mimeType": "application/pdf", "data": part.data}}
     if part.media_type in SPOKEN_IMAGES:
         return {"inlineData": {"mimeType": part.media_type, "data": part.data}}
-    return {"text": f"[image: {well_formed(part.name or 'not shown')}]"}  # it cannot be seen
+    return {"text": f"[image: {well_formed(part.name or 'not shown')}]"}  # an unsupported type
 
 
 def _model_parts(message: AssistantMessage, *, signed: bool) -> list[GeminiPart]:
@@ -120,10 +119,10 @@ def _model_parts(message: AssistantMessage, *, signed: bool) -> list[GeminiPart]
                 if part.text.strip() or signature:
                     parts.append({"text": part.text} | signature)
             case Thinking():
-                if signature:  # a mere summary is for people
+                if signature:  # an unsigned summary is only for display
                     parts.append({"text": part.text, "thought": True} | signature)
             case ToolCall():
-                # Any signature would do behind the first; the placeholder is for the one that is demanded.
+                # Only the first call needs a signature; the placeholder satisfies that.
                 if signed and first_call and not signature:
                     signature = {"thoughtSignature": PLACEHOLDER_SIGNATURE}
                 first_call = False
@@ -135,7 +134,7 @@ def _model_parts(message: AssistantMessage, *, signed: bool) -> list[GeminiPart]
 
 
 def _signature(part: Text | Thinking | ToolCall | Opaque) -> GeminiPart:
-    """The member that gives a part its signature back; empty if it has none, or is no longer what was signed."""
+    """Return the signature member of a part; empty if it has none or was changed."""
     if part.wire is None or part.wire.api != API or part.wire.kind != "thought_signature":
         return {}
     if isinstance(part, ToolCall) and (part.arguments is None or shared.wire_name(part.name) != part.name):
@@ -144,7 +143,7 @@ def _signature(part: Text | Thinking | ToolCall | Opaque) -> GeminiPart:
 
 
 def _call_part(call: ToolCall) -> GeminiPart:
-    """The id pairs a call with its result in any order, so both always carry it; Gemini takes ids of any making."""
+    """Return the call. Calls and results always have an id, which pairs them in any order; Gemini accepts any format."""
     return {
         "functionCall": {
             "id": shared.wire_id(call.id),
@@ -164,19 +163,19 @@ def _result_part(message: ToolResultMessage, name: str) -> GeminiPart:
 
 
 PLACEHOLDER_SIGNATURE = "skip_thought_signature_validator"
-"""The value that a call may carry in place of its own signature, if another model made it or it is long past."""
+"""Replaces the signature of a call that another model made or that is old."""
 
 SPOKEN_IMAGES = frozenset({"image/png", "image/jpeg", "image/webp", "image/heic", "image/heif"})
-"""The types of pictures that Gemini takes; GIF is not among them."""
+"""Picture types that Gemini accepts; GIF is not among them."""
 
 
 def signs(model: str) -> bool:
-    """True if the first call of each step must have a signature; those models also take pictures in results."""
+    """Return whether the first call of each step needs a signature; those models also accept pictures in results."""
     return re.match(r"gemini-(?![12](?:\.|-|$))", _bare(model)) is not None
 
 
 def resource(model: str) -> str:
-    """The model as the path names it: `models/…`, or `tunedModels/…` as it was given."""
+    """Return the model's resource path: `models/…`, or `tunedModels/…` as given."""
     return model if model.startswith(("models/", "tunedModels/")) else f"models/{model}"
 
 
@@ -185,14 +184,14 @@ def _bare(model: str) -> str:
 
 
 BUDGET_MIN = 512
-"""The least budget in tokens: 2.5 Flash-Lite takes no less, the others do."""
+"""The minimum budget in tokens, required by 2.5 Flash-Lite; other models accept less."""
 BUDGET_MAX = 24_576
-"""The largest budget in tokens: 2.5 Flash takes no more, 2.5 Pro would."""
+"""The maximum budget in tokens of 2.5 Flash; 2.5 Pro accepts more."""
 LEAST_OF_PRO = 128
-"""2.5 Pro's own minimum; it refuses to think not at all."""
+"""The minimum of 2.5 Pro, which cannot disable thinking."""
 
 _LEVELS: dict[Level, str] = {
-    "off": "MINIMAL",  # the least there is: a level can not be none
+    "off": "MINIMAL",  # the lowest level: none cannot be sent
     "minimal": "MINIMAL",
     "low": "LOW",
     "medium": "MEDIUM",
@@ -203,7 +202,7 @@ _LEVELS: dict[Level, str] = {
 
 
 def thinking_config(request: ModelRequest, max_tokens: int) -> dict[str, Any]:
-    """The member `thinkingConfig`; empty if the model decides."""
+    """Return `thinkingConfig`; empty if the model decides."""
     level = request.thinking
     if level is None:
         return {}
@@ -242,14 +241,14 @@ _FAILURES: dict[str, ErrorKind] = {
     "OTHER": "server",
 }
 _KEPT = frozenset({"executableCode", "codeExecutionResult", "toolCall", "toolResponse", "inlineData", "fileData"})
-"""Parts that only Gemini understands: they go back as they came."""
+"""Parts specific to Gemini, which are resent unchanged."""
 
 
 class GeminiAssembly:
     def __init__(self, draft: Draft) -> None:
         self.draft = draft
         self._open: tuple[Hashable, bool] | None = None
-        """The unsigned text that goes on, and whether it is a thought; a signed one is complete."""
+        """The open unsigned text, and whether it is a thought; a signed one is complete."""
         self._finish_reason = ""
         self._blocked = False
         self._usage: dict[str, Any] = {}
@@ -283,7 +282,7 @@ class GeminiAssembly:
         elif text := text_of(part, "text"):
             yield from self._write(text, signature, thought=part.get("thought") is True)
         elif signature:
-            # Signed emptiness is kept apart from Text, of which an empty one is never sent to anybody.
+            # A signed empty text is kept as opaque, since an empty Text is never sent.
             self._keep("empty_text", {"text": "", "thoughtSignature": signature})
 
     def _keep(self, kind: str, data: dict[str, Any]) -> None:
@@ -321,7 +320,7 @@ def _signed(signature: str) -> Payload:
 
 
 def _usage(usage: dict[str, Any]) -> Usage:
-    """Gemini counts the cached part into the prompt, and thoughts apart from the answer."""
+    """Convert usage: Gemini includes cached tokens in the prompt, and excludes thoughts from the answer."""
     cached, thoughts = count_of(usage, "cachedContentTokenCount"), count_of(usage, "thoughtsTokenCount")
     prompt = count_of(usage, "promptTokenCount") + count_of(usage, "toolUsePromptTokenCount")
     return Usage(
@@ -333,7 +332,7 @@ def _usage(usage: dict[str, Any]) -> Usage:
 
 
 def _candidate(event: dict[str, Any]) -> dict[str, Any]:
-    """The first one: we never ask for more."""
+    """Return the only candidate."""
     candidates = event.get("candidates")
     if not isinstance(candidates, list) or not candidates:
         return {}

@@ -1,7 +1,7 @@
-"""HTTP to a model provider: what every client of ours has in common, whichever library it is.
+"""HTTP to model providers, shared by all clients and libraries.
 
-Nothing but the machine's proxy settings is taken from the environment, and redirects are not followed: following one
-would carry the key to wherever it points.
+Only the proxy settings are taken from the environment. Redirects are not followed, because that would send the key
+elsewhere.
 """
 
 import asyncio
@@ -22,24 +22,23 @@ from channels.transport import Transport, client_class
 END = "[DONE]"
 CONNECT_SECONDS = 5.0
 TAIL_SECONDS = 0.25
-"""Seconds that a body may take to end after the answer's last event; read to its end, the connection can be used again."""
+"""Seconds for a body to end after the last event; a fully read connection can be reused."""
 
 REFUSAL_BYTES_MAX = 256 * 1024
 REFUSAL_SECONDS = 5.0
-"""The limits of reading a refusal's body, in bytes and seconds: its status says the most."""
+"""Limits of a refusal's body; the status matters most."""
 ERROR_BYTES_MAX = 1_000_000
-"""The longest error that is read in place of an answer."""
+"""The longest error body in place of an answer."""
 EVENT_BYTES_MAX = 8 * 1024 * 1024
 STREAM_BYTES_MAX = 256 * 1024 * 1024
-"""The limits of one event or of an answer that is whole, and of all that an answer takes on the way: without either a server
-could fill the memory."""
+"""Limits of one event or unstreamed answer, and of a whole stream, so that a server cannot exhaust memory."""
 WORDS_BYTES = 2_000
-"""The beginning of a body that is kept to say what it was if it was no answer."""
+"""The start of a body that is kept to describe a non-answer."""
 
 
 class PlainClient:
-    """httpx alone. An SDK would add little more than names, and cost a second and tens of megabytes. `post` returns the open
-    answer, an httpx response, and raises RequestRefused, perhaps as the cause of an SDK's exception."""
+    """httpx alone. An SDK would add little and cost a second and tens of megabytes. `post` returns the open httpx
+    response and raises RequestRefused, possibly as the cause of an SDK's exception."""
 
     def __init__(self, config: ProviderConfig, base_url: str, headers: Mapping[str, str]) -> None:
         import httpx
@@ -56,12 +55,12 @@ class PlainClient:
 
 
 class SdkClient:
-    """An official SDK: it gives us authentication, paths and the connection. Bodies and events are ours: its own methods
-    copy every item of a body on the event loop, take a cut stream for a whole one, and raise in the middle of
-    half-written arguments. `stream_class` is its `AsyncStream`, of which we want the response.
+    """An official SDK, for authentication, paths and the connection. Bodies and events are ours: the SDK's methods
+    copy every item of a body on the event loop, accept a truncated stream, and raise on half-written arguments.
+    `stream_class` is its `AsyncStream`, used for the response.
 
-    The SDK builds the first request for a path and key. Later ones are that request with another body: building each
-    again takes longer than sending it.
+    The SDK builds the first request per path and key. Later ones reuse it with another body, since building takes
+    longer than sending.
     """
 
     def __init__(self, client: Any, http: Any, stream_class: Any, config: ProviderConfig) -> None:
@@ -90,7 +89,7 @@ AnyClient: TypeAlias = PlainClient | SdkClient
 
 
 class LazyClient:
-    """A client that is built at the first need, in a thread: importing an SDK and reading the machine's certificates takes
+    """A client that is built in a thread on first use: importing an SDK and reading the machine's certificates takes
     up to a second."""
 
     def __init__(self, build: Callable[[], AnyClient]) -> None:
@@ -111,7 +110,7 @@ class LazyClient:
             self._close_if_unused()
 
     def retire(self) -> None:
-        """Closes the client as soon as it is unused."""
+        """Close the client as soon as it is unused."""
         self._retired = True
         self._close_if_unused()
 
@@ -133,19 +132,19 @@ class LazyClient:
 
 
 def http_client(config: ProviderConfig, base_url: str, library: Any, **options: Any) -> Any:
-    """An `AsyncClient` of `library`: `httpx`, or the `httpx2` of the SDKs. It raises RequestRefused for every answer
-    that is no success; an SDK wraps that into its own exception."""
+    """Return an `AsyncClient` of `library`: `httpx`, or the SDKs' `httpx2`. It raises RequestRefused for every error
+    status; an SDK wraps that in its exception."""
     total, patience = config.timeout_seconds, min(REFUSAL_SECONDS, config.idle_seconds / 2)
 
     async def refuse(response: Any) -> None:
         raise RequestRefused(response.status_code, await _refusal(response, patience), response.headers)
 
-    timeout = library.Timeout(total, connect=min(CONNECT_SECONDS, total), read=None)  # who reads has its own deadline
+    timeout = library.Timeout(total, connect=min(CONNECT_SECONDS, total), read=None)  # the reader has a deadline
     return client_class(library)(transport=Transport(library, base_url), refuse=refuse, timeout=timeout, **options)
 
 
 async def _refusal(response: Any, seconds: float) -> object:
-    """The parsed body, or its text if it is no JSON; None if it is too long, stalls or breaks off."""
+    """Return the parsed body, or its text if it is no JSON; None if it is too long, stalls or breaks off."""
     body = b""
     with suppress(Exception):
         async with asyncio.timeout(seconds):
@@ -160,9 +159,8 @@ async def _refusal(response: Any, seconds: float) -> object:
 
 
 class ArrivingAnswer:
-    """One answer as it arrives, under the deadlines of `config`. Raises TimeoutError if nothing comes, if it falls
-    silent, if it takes too long in all. Once it has `ended`, neither silence nor an error matters any more: what still
-    arrives is waited for `tail_seconds`."""
+    """One streaming answer, with the timeouts of `config`. Raises TimeoutError. Once it has `ended`, errors are
+    ignored and the rest of the body is awaited for `tail_seconds`."""
 
     def __init__(self, config: ProviderConfig, *, tail_seconds: float) -> None:
         self.ended = False
@@ -187,8 +185,8 @@ class ArrivingAnswer:
             self._chunks = aiter(self._response.aiter_bytes() if packed else self._response.stream)
 
     async def read(self) -> Sequence[str] | None:
-        """The data of events that arrived together; None at the end of the body, or of the patience with it. Raises
-        BadStream, and AttemptFailed if the whole body is no answer: a proxy's page with status 200."""
+        """Return the data of events that arrived together; None at the end of the body or of `tail_seconds`. Raises
+        BadStream, and AttemptFailed if the whole body is no answer, such as a proxy's page with status 200."""
         if self._over:
             return None
         if self.ended and not self._in_tail:
@@ -217,11 +215,11 @@ class ArrivingAnswer:
 
 
 class _EventReader:
-    """The events of a body, or the JSON that it is instead: its first bytes decide, not its content type. Servers label
-    sound events as JSON or plain text, and some answer whole although a stream was asked for.
+    """Splits a body into events, or into JSON if that is what it is. The first bytes decide, not the content type:
+    some servers label events as JSON or text, and some do not stream.
 
-    Lines end at LF or CRLF, or at CR in a body without any LF: Python's other line ends may be inside JSON. A byte that is
-    no UTF-8 costs its own character alone, so lines are decoded once they are whole.
+    Lines end at LF or CRLF, or at CR in a body without LF; Python's other line ends may be inside JSON. Whole lines
+    are decoded, so an invalid byte costs one character.
     """
 
     def __init__(self) -> None:
@@ -233,7 +231,7 @@ class _EventReader:
         self._is_begun = self._is_json = self._has_event = self._has_lf = self._ends_at_cr = False
 
     def feed(self, chunk: bytes) -> list[str]:
-        """The events that are whole with it. Each byte is looked at once. Raises BadStream."""
+        """Return the events that this chunk completes. Each byte is read once. Raises BadStream."""
         if not self._is_begun and not (chunk := self._begin(chunk)):
             return []
         if len(self._head) < WORDS_BYTES:
@@ -247,7 +245,7 @@ class _EventReader:
         return self._taken()
 
     def end(self) -> list[str]:
-        """The events that the end makes whole. Raises AttemptFailed if nothing of the body was one."""
+        """Return the events that the end completes. Raises AttemptFailed if there was none at all."""
         if self._is_json:
             self._found += _values(self._rest.decode(errors="replace"))
             self._rest.clear()
@@ -260,7 +258,7 @@ class _EventReader:
         return found
 
     def _begin(self, chunk: bytes) -> bytes:
-        """Return the bytes from the first one on that says what the body is; nothing before."""
+        """Return the bytes from the first that identifies the format; none before."""
         self._rest += chunk
         begun = self._rest.removeprefix(codecs.BOM_UTF8).lstrip()
         if not begun or codecs.BOM_UTF8.startswith(self._rest):
@@ -307,7 +305,7 @@ class _EventReader:
 
 
 def _values(text: str) -> Iterator[str]:
-    """The objects of a body that is JSON: one, a list of them, or one after the other. Raises BadStream."""
+    """Yield the objects of a JSON body: one, a list, or several in sequence. Raises BadStream."""
     at = 0
     try:
         while at < len(text):
@@ -322,7 +320,7 @@ def _values(text: str) -> Iterator[str]:
 
 
 _CR_STREAM = re.compile(rb"\r\r(?:data|event|id|retry|:)")
-"""The end of an event and the beginning of the next one, in a stream whose lines end at CR."""
+"""An event boundary in a stream whose lines end at CR."""
 _CR_CHARS = 8
 _DECODER = json.JSONDecoder()
 _BETWEEN = re.compile(r"[ \t\r\n,]*")
@@ -330,16 +328,14 @@ _LONG_NUMBER = re.compile("[0-9]{19}")
 
 
 def _parsed(data: str) -> Any:
-    """Faster by five than the standard library, which alone reads whole numbers of any size and half an emoji."""
-    if not _LONG_NUMBER.search(data):
+    if not _LONG_NUMBER.search(data):  # only the standard library reads large integers and lone surrogates
         with suppress(orjson.JSONDecodeError):
             return orjson.loads(data)
     return json.loads(data)
 
 
 def event_of(data: str) -> dict[str, Any]:
-    """One event; one of type END for the end that some servers spell out, an empty one for what is no news. Raises
-    BadStream."""
+    """Parse one event: one of type END for an explicit end, an empty one for a blank. Raises BadStream."""
     if (data := data.strip()) in ("", END):
         return {"type": END} if data else {}
     try:

@@ -1,6 +1,6 @@
-"""The facts that we know of models: `models.yaml`, read once, under what the config says of them.
+"""Facts about models: `models.yaml`, read once; the config overrides them.
 
-An unknown model gets cautious limits, no pictures and no thinking settings. Its wire is its provider's business.
+An unknown model gets conservative limits, no pictures and no thinking settings. Its API is its provider's choice.
 """
 
 import re
@@ -18,7 +18,7 @@ from channels.section import Section
 
 Level: TypeAlias = Literal["off", "minimal", "low", "medium", "high", "xhigh", "max"]
 LEVELS: tuple[Level, ...] = get_args(Level)
-"""The levels of thinking that a model may be asked for, least first."""
+"""Thinking levels, lowest first."""
 
 DocumentForm: TypeAlias = Literal["text", "native"]
 ThinkingStyle: TypeAlias = Literal["adaptive", "always", "between_tools", "budget", "level"]
@@ -35,24 +35,24 @@ _SIGNS: Mapping[str, str] = {"USD": "$", "EUR": "€", "GBP": "£", "CNY": "¥"}
 
 
 class PricesConfig(Section):
-    """The cost of a million tokens, in the `currency` of the config."""
+    """Prices per million tokens, in the `currency` of the config."""
 
     input: Price = 0.0
-    """Read by the model, not from a cache."""
+    """Uncached input."""
     cache_read: Price = 0.0
-    """Read from the provider's cache."""
+    """Input from the provider's cache."""
     cache_write: Price = 0.0
-    """Written to the provider's cache, if it charges for that."""
+    """Input written to the provider's cache, if that is charged."""
     output: Price = 0.0
-    """Written by the model, reasoning included."""
+    """Output, including reasoning."""
     as_of: str = ""
-    """The day of these prices, such as `"2026-11-23"`: a note for people."""
+    """The date of these prices, such as `"2026-11-23"`; informational."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ModelFacts:
-    """`known` is False if these are the cautious guess for a model that no table has. The members are described in
-    `models.yaml`; `thinking_style` is None for the newest way of its wire."""
+    """`known` is False for the conservative defaults of an unlisted model. `models.yaml` describes the members; a
+    `thinking_style` of None means the API's newest way."""
 
     window: int = 128_000
     max_output: int = 8_192
@@ -72,7 +72,7 @@ UNKNOWN = ModelFacts(known=False)
 
 @cache
 def facts_of(model: str) -> ModelFacts:
-    """The shipped table's facts of a model, named without its provider."""
+    """Return the shipped facts of a model, named without its provider."""
     names = {family_of(model), family_of(model.rpartition("/")[2])}  # OpenRouter says vendor/model
     table, prices = _tables()
     for pattern, facts in table:
@@ -82,34 +82,34 @@ def facts_of(model: str) -> ModelFacts:
 
 
 def shipped_prices(model: str, currency: str) -> PricesConfig | None:
-    """Return the shipped prices of a model; none if costs are counted in another currency: no sum mixes two."""
+    """Return the shipped prices of a model; None in another currency, since sums never mix two."""
     return facts_of(model).prices if currency == SHIPPED_CURRENCY else None
 
 
 def money(amount: float, currency: str) -> str:
-    """Return an amount as people read it: `$0.0779`, `¥12.30`, `0.0779 CHF`."""
+    """Format an amount: `$0.0779`, `¥12.30`, `0.0779 CHF`."""
     shown = f"{amount:,.2f}" if amount >= 1 else f"{amount:.4f}"
     return f"{_SIGNS[currency]}{shown}" if currency in _SIGNS else f"{shown} {currency}"
 
 
 def known_names() -> list[str]:
-    """Names that the shipped table has, as one would write them: of a pattern, the part before its asterisk."""
+    """Return the names in the shipped table; of a pattern, the part before its asterisk."""
     return [
         name for pattern, _ in _tables()[0] if "*" not in (name := pattern.removesuffix("*")) and name[-1].isalnum()
     ]
 
 
 def family_of(model: str) -> str:
-    """The model without its date: what made a thinking block is who may get it back."""
+    """Return the model without its date; thinking blocks go back only to the same family."""
     return re.sub(r"(?:[-@]20\d{6}|-20\d\d-\d\d-\d\d|-latest)$", "", model)
 
 
 def nearest(wanted: Level, levels: tuple[Level, ...]) -> Level | None:
-    """The level to ask for: the wanted one of `levels`, else the next below, else the lowest; None if a model takes none."""
+    """Return the level to request: the wanted one, else the next below, else the lowest; None if the model has no levels."""
     ranked = sorted(levels, key=LEVELS.index)
     below = [level for level in ranked if LEVELS.index(level) <= LEVELS.index(wanted)]
     if wanted != "off" and below == ["off"] and len(ranked) > 1:
-        return ranked[1]  # a person who asks for a little thinking gets some
+        return ranked[1]  # a request for a little thinking gets some
     return below[-1] if below else ranked[0] if ranked else None
 
 

@@ -1,7 +1,7 @@
-"""A provider behind a network: one request, one stream, one attempt, the same for every wire.
+"""A provider over the network: one request, one stream, one attempt, for every API.
 
-What differs is the `WireSpec`: how a request reads, how its events become a message, how its errors read. What does not
-is here: keys, deadlines, and the promise that every failure is a final message.
+A `WireSpec` holds the differences: requests, events and errors. Keys, deadlines and the guarantee that every failure
+is a final message are here.
 """
 
 import json
@@ -26,15 +26,15 @@ log = structlog.get_logger()
 
 
 class Assembly(Protocol):
-    """One answer in the making."""
+    """Assembles one answer from events."""
 
     draft: Draft
 
     def feed(self, event: dict[str, Any]) -> Iterator[ModelEvent]:
-        """Takes one event of the wire; ignores unknown ones. Raises BadStream, or AttemptFailed for a reported error."""
+        """Process one event; ignore unknown ones. Raises BadStream, or AttemptFailed for a reported error."""
 
     def finish(self) -> AssistantMessage:
-        """The whole answer. Raises BadStream if its end is missing, AttemptFailed if the model broke off."""
+        """Return the whole answer. Raises BadStream if its end is missing, AttemptFailed if the model broke off."""
 
 
 def bearer(key: str) -> tuple[str, str]:
@@ -43,7 +43,7 @@ def bearer(key: str) -> tuple[str, str]:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WireSpec:
-    """One vendor's protocol. `keyless`: it needs no key. `tail_seconds`: how long a complete answer waits for its price."""
+    """One vendor's protocol. `keyless`: it needs no key. `tail_seconds`: how long a complete answer waits for its usage."""
 
     api: str
     build: Callable[[], AnyClient]
@@ -54,10 +54,10 @@ class WireSpec:
     keyless: bool = False
     tail_seconds: float = TAIL_SECONDS
     models_url: str = ""
-    """Lists the models of a key, for `agents.providers.doctor`."""
+    """The URL that lists a key's models, for `agents.providers.doctor`."""
     models_headers: Mapping[str, str] = field(default_factory=dict)
     key_url: str = ""
-    """The address that tells whether a key is good, if the list of models is open to everybody."""
+    """The URL that checks a key, if the list of models is public."""
 
 
 class NetworkProvider:
@@ -109,12 +109,12 @@ class NetworkProvider:
         await self._client.close()
 
     def adopt(self, other: "NetworkProvider") -> None:
-        """Takes the settings of `other`, of the same wire, from the next request on. Running requests end as they began."""
+        """Apply the settings of `other`, of the same API, from the next request on. Running requests are not affected."""
         self._client.retire()
         self._config, self._wire, self._keys, self._client = other._config, other._wire, other._keys, other._client
 
     def revoke(self) -> None:
-        """Asks no server any more: the config does not have this provider."""
+        """Stop calling the server: the config no longer has this provider."""
         self._keys, self._wire = KeyRing(()), replace(self._wire, keyless=False)
         self._client.retire()
 
@@ -124,15 +124,14 @@ class NetworkProvider:
         return await client.post(self._wire.path(request), self._body(request), headers)
 
     def _body(self, request: ModelRequest) -> bytes:
-        """Faster by twenty than the standard library, which alone writes whole numbers of any size."""
         try:
             return orjson.dumps(self._wire.body(request))
-        except TypeError:
+        except TypeError:  # only the standard library, 20 times slower, writes large integers
             body = self._wire.body(replace(request, settled=()))
             return json.dumps(body, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
 
     def _explain(self, error: Exception, headers: Mapping[str, str]) -> AttemptFailed:
-        """An exception as one of our kinds, the innermost first: an SDK wraps what happened. `headers` are the answer's."""
+        """Classify an exception, innermost cause first, since SDKs wrap them. `headers` are the answer's."""
         chain: list[BaseException] = [error]
         while (cause := chain[-1].__cause__) is not None:
             chain.append(cause)
@@ -149,20 +148,19 @@ class NetworkProvider:
             if kind := next((kind for name, kind in _KINDS.items() if name in bases), None):
                 return _failed(kind, type(cause.__cause__ or cause if kind == "network" else cause).__name__)
         name = type(error).__name__
-        # Its text may hold what a person wrote, so the log gets the name alone.
+        # Its text may quote a user, so log only the name.
         log.error("model_unexpected_error", provider=self.name, type=name)
         return AttemptFailed(ModelError(kind="invalid", summary=f"unexpected {name}", retryable=False))
 
 
 def _fed(assembly: Assembly, answer: ArrivingAnswer, events: Sequence[str]) -> Iterator[ModelEvent]:
-    """Each event when its turn comes. Behind the end nothing is an error any more."""
     for data in events:
         try:
             event = event_of(data)
             if is_error(event):
                 raise failure_of(event)
             yield from assembly.feed(event)
-        except (BadStream, AttemptFailed):
+        except (BadStream, AttemptFailed):  # ignored after the end
             if not answer.ended:
                 raise
         else:
@@ -170,7 +168,7 @@ def _fed(assembly: Assembly, answer: ArrivingAnswer, events: Sequence[str]) -> I
 
 
 def _numbered(failed: AttemptFailed, headers: Mapping[str, str]) -> AttemptFailed:
-    """Adds the number under which the vendor knows the request."""
+    """Add the vendor's request id."""
     number = next((headers[name] for name in _REQUEST_IDS if name in headers), None)
     if number is not None:
         failed.error = replace(failed.error, summary=f"{failed.error.summary} request_id={word(number)}")
@@ -185,7 +183,8 @@ _KINDS: dict[str, ErrorKind] = {
     "HTTPError": "network",
     "APIConnectionError": "network",
 }
-"""The class or its base, the first that fits, by name: SDKs have httpx as `httpx2`, and importing either costs time."""
+"""Kinds by the name of the class or a base class, the first match. Names, since SDKs have httpx as `httpx2`, and
+imports take time."""
 
 
 def _failed(kind: ErrorKind, summary: str) -> AttemptFailed:
@@ -193,12 +192,12 @@ def _failed(kind: ErrorKind, summary: str) -> AttemptFailed:
 
 
 _REST_SECONDS: dict[ErrorKind, float] = {"rate_limited": 30.0, "auth": 600.0, "billing": 600.0}
-"""A refused key's rest if the server names none; longer if the operator must act: it is not accepted, or has no money."""
+"""The cooldown of a refused key without Retry-After; longer if the operator must act (invalid key, no credit)."""
 
 
 class KeyRing:
-    """Chats are spread over the keys of a provider, and a key that is refused rests while another is ready. A chat stays
-    with its key as long as that works, because prompt caches belong to a key's account."""
+    """Distributes chats over a provider's keys. A refused key cools down while another is ready. A chat keeps its key
+    as long as it works, because prompt caches belong to a key's account."""
 
     def __init__(self, keys: Sequence[str], *, clock: Callable[[], float] = time.monotonic) -> None:
         self._keys = tuple(keys)
@@ -206,7 +205,7 @@ class KeyRing:
         self._ready_at = dict.fromkeys(self._keys, float("-inf"))
 
     def pick(self, conversation: str) -> str | None:
-        """The chat's key, or the next one that is ready, or the one that will be ready first; None without any."""
+        """Return the chat's key, or the next one that is ready, or the one that will be ready first; None without keys."""
         if not self._keys:
             return None
         start = zlib.crc32(conversation.encode(errors="replace")) % len(self._keys)
@@ -216,7 +215,8 @@ class KeyRing:
         return ready or min(order, key=lambda key: self._ready_at[key])
 
     def refused(self, key: str, error: ModelError) -> bool:
-        """Lets a key rest if `error` is about it. True if another one is ready, so that asking again is worth it."""
+        """Start a key's cooldown if `error` is about the key. Return whether another one is ready, so that a retry is
+        worthwhile."""
         if error.kind not in _REST_SECONDS:
             return False
         now = self._clock()

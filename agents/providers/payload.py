@@ -1,7 +1,7 @@
-"""JSON of a model or a server, read with suspicion: what is not of the expected type counts as missing.
+"""JSON from models and servers, which is untrusted: values of unexpected types count as missing.
 
-Text is made such that every wire accepts it: no half of a surrogate pair and no NUL, which JSON parsers and databases
-refuse. A model may send one emoji as two escaped halves in two events; joined here, they are the emoji again.
+Text is normalised for every API: no lone surrogates and no NUL, which JSON parsers and databases refuse. Halves of an
+emoji that arrive in two events are joined.
 """
 
 import json
@@ -14,11 +14,11 @@ REPLACEMENT = "\ufffd"
 
 
 class BadStream(Exception):
-    """The answer could not be read, or ended before its end."""
+    """The answer is unreadable or truncated."""
 
 
 def well_formed(text: str) -> str:
-    """`text` with pairs joined, lone halves and NULs replaced; the same object if it is healthy."""
+    """Return `text` with surrogate pairs joined, lone surrogates and NULs replaced; the same object if unchanged."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -27,7 +27,7 @@ def well_formed(text: str) -> str:
 
 
 def well_formed_json(value: Any) -> Any:
-    """A parsed JSON value with every string well formed; the same object if it is healthy."""
+    """Return a JSON value with every string well formed; the same object if unchanged."""
     match value:
         case str():
             return well_formed(value)
@@ -49,10 +49,9 @@ _FENCE = re.compile(r"```(?:json)?[ \t]*\n(.*)\n```", re.DOTALL | re.IGNORECASE)
 
 
 def parse_arguments(raw: str) -> dict[str, Any] | None:
-    """The arguments as an object; None if they are not one. What strict JSON cannot carry back (NaN, infinities, lone
-    surrogates, absurd depth) counts as broken. Nothing is repaired by guessing; a mechanical slip that leaves one meaning
-    alone is read as that: raw control characters within strings, an empty object before or behind, the same object twice,
-    an object that is encoded twice, a fence around it."""
+    """Parse arguments; None if they are no object. What strict JSON cannot represent (NaN, infinities, lone
+    surrogates, excessive depth) is invalid. Nothing is guessed; only unambiguous mistakes are accepted: raw control
+    characters in strings, an empty object before or after, the same object twice, double encoding, a code fence."""
     text = raw.strip().removeprefix("\ufeff")
     if not text:
         return {}
@@ -68,7 +67,7 @@ def parse_arguments(raw: str) -> dict[str, Any] | None:
 
 
 def mended_arguments(raw: str) -> tuple[dict[str, Any] | None, str]:
-    """The arguments, and the text to keep and to send back: what was written, or JSON if a slip was mended."""
+    """Return the arguments, and the text to keep and send back: the original, or JSON if a mistake was corrected."""
     arguments = parse_arguments(raw)
     if arguments is not None and raw.strip():
         try:
@@ -81,7 +80,7 @@ def mended_arguments(raw: str) -> tuple[dict[str, Any] | None, str]:
 
 
 def _values(text: str) -> list[Any]:
-    """The JSON values in a text, one after the other. Raises ValueError."""
+    """Return the concatenated JSON values in a text. Raises ValueError."""
     values, at = [], len(text) - len(text.lstrip())
     while at < len(text):
         value, at = _DECODER.raw_decode(text, at)
@@ -92,7 +91,7 @@ def _values(text: str) -> list[Any]:
 
 
 def _only(values: list[Any]) -> Any:
-    """The value that is meant, without empty objects around it and repetitions; None if there are several."""
+    """Return the only distinct value, ignoring empty objects; None if there are several."""
     meant = [it for it in values if it != {}] or values[:1]
     return meant[0] if meant and all(it == meant[0] for it in meant) else None
 
@@ -137,13 +136,13 @@ def object_of(value: object, key: str) -> dict[str, Any]:
 
 
 def objects_of(value: object, key: str) -> list[dict[str, Any]]:
-    """The objects in a list."""
+    """Return the objects in a list."""
     members = value.get(key) if isinstance(value, Mapping) else None
     return [member for member in members if isinstance(member, dict)] if isinstance(members, list) else []
 
 
 def count_of(value: object, key: str) -> int:
-    """A number of tokens."""
+    """Return a token count."""
     count = value.get(key) if isinstance(value, Mapping) else None
     return count if isinstance(count, int) and not isinstance(count, bool) and count > 0 else 0
 
@@ -168,7 +167,7 @@ def required_index(event: Mapping[str, Any], key: str) -> int:
 
 
 def arguments_of(value: Mapping[str, Any], key: str = "arguments") -> str:
-    """The text of a call's arguments; some servers send the value itself."""
+    """Return the text of a call's arguments; some servers send the value itself."""
     arguments = value.get(key)
     if arguments is None or isinstance(arguments, str):
         return arguments or ""

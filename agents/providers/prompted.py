@@ -1,12 +1,12 @@
-"""Tools for a model that has none: the prompt describes them, calls and results are text in the history, and the model
-writes its calls as text between tags.
+"""Tool calls for models without native ones: the prompt describes the tools, calls and results are text in the
+history, and the model writes its calls between tags.
 
-Same loop, same policy, same history as with native tools; only what goes over the wire differs. A call that cannot be
-read is passed on as one without arguments, so that the toolbox answers it; after two answers in a row that were nothing
-but such calls no tool is offered any more, and the model must finish in words.
+Loop, policy and history are the same as with native tools; only the requests differ. An unreadable call becomes one
+without arguments, which the toolbox answers. After two consecutive answers of only such calls no tools are offered,
+and the model must finish in text.
 
-The request is the same for the same history, byte by byte, so that a server's prompt cache holds. What a result or a
-person says is written so that it can neither close nor open a tag. The history is taken as repaired.
+Requests are deterministic, so that prompt caches work. Results and user text can neither open nor close a tag. The
+history must be repaired.
 """
 
 import json
@@ -54,7 +54,7 @@ _TAG = re.compile(r"<(?=\s*/?\s*(?:tool_|think)|\|)", re.IGNORECASE)
 
 
 class PromptedTools(Rewriting):
-    """A `Provider` around another, whose model gets its tools in no other way."""
+    """A `Provider` that offers tools to another one by prompt."""
 
     def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
         offer = _offer(request)
@@ -62,8 +62,8 @@ class PromptedTools(Rewriting):
 
 
 def _style(request: ModelRequest, offer: Offer) -> Style:
-    """The style for prompted tools: calls count only if tools were offered, and are never shown. A result that follows
-    them was invented, and so is all behind it."""
+    """Return the style for prompted tools. Calls count only if tools were offered, and are never shown. A tool
+    response after them was invented; the rest of the answer is dropped."""
     offered = offer == "tools"
     tools = {tool.name: tool for tool in request.tools}
 
@@ -89,7 +89,7 @@ def _offer(request: ModelRequest) -> Offer:
 
 
 def _mistakes(messages: Sequence[Message]) -> int:
-    """The number of the running turn's last answers that were nothing but calls that could not be read."""
+    """Count the latest answers of the running turn that were only unreadable calls."""
     turn = takewhile(lambda message: not isinstance(message, UserMessage), reversed(messages))
     answers = (message for message in turn if isinstance(message, AssistantMessage))
     return sum(1 for _ in takewhile(_unreadable, answers))
@@ -101,7 +101,7 @@ def _unreadable(message: AssistantMessage) -> bool:
 
 
 def translated(request: ModelRequest, offer: Offer) -> ModelRequest:
-    """The request as the model gets it; the same object if it needs no tools and has none in its history."""
+    """Return the request with tools by prompt; the same object if it has no tools and no calls in its history."""
     if not request.tools and not called_names(request):
         return request
     none: tuple[SentTurn, ...] = ()
@@ -147,7 +147,7 @@ def _demand(request: ModelRequest) -> str:
 
 
 def _alternating(messages: Sequence[Message]) -> Iterator[Message]:
-    """Users and assistants by turns, as strict templates want it."""
+    """Alternate user and assistant messages, as strict chat templates require."""
     for answers, group in groupby(messages, lambda message: isinstance(message, AssistantMessage)):
         run = list(group)
         yield _answer([it for it in run if isinstance(it, AssistantMessage)]) if answers else _question(run)
@@ -163,7 +163,7 @@ def _answer(run: Sequence[AssistantMessage]) -> AssistantMessage:
 
 
 def _as_text(message: AssistantMessage) -> Iterator[Text]:
-    """Its words and calls in order, as the model would have written them; its thoughts are not sent again."""
+    """Write the answer's text and calls in order, as the model would have; thoughts are dropped."""
     lines: list[str] = []
     for part in message.content:
         match part:
@@ -192,7 +192,6 @@ def _question(run: Sequence[Message]) -> UserMessage:
 
 
 def _result(message: ToolResultMessage) -> Iterator[UserPart]:
-    """The block, and behind it the pictures that belong to it."""
     images = [part for part in message.content if isinstance(part, Image)]
     text = "\n".join(part.text for part in message.content if isinstance(part, Text))
     response: dict[str, object] = {"name": message.tool, "content": text or ("(see the picture)" if images else "")}
@@ -203,11 +202,11 @@ def _result(message: ToolResultMessage) -> Iterator[UserPart]:
 
 
 def _plain(message: UserMessage) -> Iterator[UserPart]:
-    """A person's parts, readable, but with nothing that reads as a call, a result or a chat template's own token."""
+    """Break everything in a user's text that reads as a call, a result or a template token."""
     for part in message.sent_parts:
         yield Text(text=_TAG.sub("‹", part.text)) if isinstance(part, Text) else part
 
 
 def _harmless(value: Mapping[str, object]) -> str:
-    """JSON in which no tag begins and no special token of a chat template."""
+    """Return JSON without the start of a tag or template token."""
     return _TAG.sub(r"\\u003c", json.dumps(value, ensure_ascii=False))

@@ -1,7 +1,7 @@
 """The port of a model provider: one request in, a stream of events out that always ends with `Done`.
 
-A provider never raises for the model's or the network's trouble: the final message says `error` or `aborted` and
-carries a `ModelError`. It makes one attempt; `agents.providers.retry` repeats. Cancelling the task closes the stream.
+A provider never raises for model or network errors: the final message says `error` or `aborted` and has a
+`ModelError`. It makes one attempt; `agents.providers.retry` retries. Cancelling the task closes the stream.
 """
 
 from collections.abc import AsyncIterator, Callable, Hashable, Sequence
@@ -17,8 +17,8 @@ from tools.tool import ToolSpec
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class System:
-    """The system prompt, cut at the cache boundary. `stable` is equal from turn to turn, byte for byte. `sections` are the
-    parts that both are made of, in order; all but the first begin with their heading."""
+    """The system prompt, split at the cache boundary. `stable` has the same bytes from turn to turn. `sections` are
+    the parts of both, in order; all but the first begin with their heading."""
 
     stable: str
     volatile: str
@@ -40,8 +40,8 @@ T = TypeVar("T")
 
 
 class SentTurn(tuple[Message, ...]):
-    """A finished turn as all later requests hold it. The first of a chat keeps what was made of it and those behind it, and
-    names them by their serials: if it held them, it would hold itself, and memory would wait for the collector."""
+    """A finished turn as all later requests hold it. A chat's first turn caches values computed from the chat's turns.
+    It stores their serials instead of the turns, to avoid a reference cycle."""
 
     def __init__(self, messages: object = ()) -> None:
         self.serial = next(_serials)
@@ -53,8 +53,8 @@ _SERIAL: Callable[[SentTurn], int] = attrgetter("serial")
 
 
 def grown(turns: Sequence[SentTurn], key: Hashable, start: T, add: Callable[[T, Sequence[SentTurn]], T]) -> T:
-    """The value that `add` makes of the turns, beginning with `start`. While the chat is kept, it is asked about new turns
-    alone; `key` says all else that the result depends on. The result holds none of these turns."""
+    """Fold the turns with `add`, from `start`, and cache the value, so that later calls add only new turns. `key`
+    holds everything else that the value depends on. The value must not hold the turns."""
     if not turns:
         return start
     forms, serials = turns[0].forms, tuple(map(_SERIAL, turns))
@@ -64,7 +64,7 @@ def grown(turns: Sequence[SentTurn], key: Hashable, start: T, add: Callable[[T, 
     if serials[: len(done)] != done:
         done, value = (), start
     if len(done) < len(turns):
-        if len(forms) >= FORMS_MAX:  # a fallback's, a model's of before
+        if len(forms) >= FORMS_MAX:  # of fallbacks and former models
             forms.clear()
         value = add(value, turns[len(done) :])
         forms[key] = serials, value
@@ -73,10 +73,10 @@ def grown(turns: Sequence[SentTurn], key: Hashable, start: T, add: Callable[[T, 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ModelRequest:
-    """A question to a model. `messages` is repaired and ready; `model` is the name without its provider. It begins with
-    the turns of `settled`: each of them begins with a person, ends with an answer, and shares no call's id with the
-    rest. `thinking` is one of the levels the model takes, or None to leave it to the model. `conversation` names the
-    chat to caches and key rings: the same from turn to turn, and nothing that tells who it is."""
+    """A request to a model. `messages` is repaired and ready; `model` has no provider prefix. The messages begin with
+    the turns of `settled`, each of which begins with a user, ends with an answer, and shares no call id with the rest.
+    `thinking` is a level that the model supports, or None for its default. `conversation` is a stable pseudonym of the
+    chat for caches and key rings."""
 
     model: str
     facts: ModelFacts = UNKNOWN
@@ -91,7 +91,7 @@ class ModelRequest:
 
     @property
     def unsettled(self) -> tuple[Message, ...]:
-        """The messages behind the settled turns."""
+        """Return the messages after the settled turns."""
         return self.messages[sum(map(len, self.settled)) :]
 
 
@@ -128,7 +128,7 @@ class ToolCallEnd:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Done:
-    """The end of every stream, good or bad."""
+    """The end of every stream, on success or failure."""
 
     message: AssistantMessage
 
@@ -140,12 +140,12 @@ class Provider(Protocol):
     name: str
     """The key under `providers:` in the config."""
     api: str
-    """The wire it speaks, such as `anthropic-messages`."""
+    """The API it speaks, such as `anthropic-messages`."""
 
     def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
-        """One attempt. Raises nothing but CancelledError; the last event is `Done`."""
+        """Make one attempt. Raises only CancelledError; the last event is `Done`."""
 
     async def warm_up(self) -> None:
-        """Import and build what the first request needs, so that it need not wait."""
+        """Import and build what the first request would wait for."""
 
     async def close(self) -> None: ...

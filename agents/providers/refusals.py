@@ -1,8 +1,8 @@
-"""The meaning of a refusal, whichever vendor it is from: our error kind, when to try again, and its words for the operator.
+"""Classify vendors' errors: our error kind, when to retry, and the message for the operator.
 
-Kinds are found by status and by the names in `type`, `code` and their like; one vendor's names mean nothing else to
-another. Prose is read only if the vendors leave no choice. A summary is for the log: numbers and names in a safe
-alphabet, nothing the provider wrote for people.
+Kinds come from the status and the names in `type`, `code` and similar members, which are unambiguous across vendors.
+Prose is read only where vendors leave no choice. A summary is for the log: numbers and names in a safe alphabet, never
+the provider's prose.
 """
 
 import math
@@ -40,7 +40,7 @@ _CERTAIN: dict[ErrorKind, str] = {
     "not_found": r"model_not_found|invalid_model",
     "timeout": r"deadline_exceeded",
 }
-"""Names that say more than any status; the numbers are Zhipu's. For an empty account DashScope has `Arrearage`, Volcengine
+"""Names that outrank any status; the numbers are Zhipu's. For an empty account DashScope has `Arrearage`, Volcengine
 `AccountOverdueError`, Tencent `ResourcePackExhausted`."""
 _LIKELY: dict[ErrorKind, str] = {
     "rate_limited": r"rate_limit|resource_exhausted|\b1302\b",
@@ -51,7 +51,7 @@ _LIKELY: dict[ErrorKind, str] = {
     "server": r"server_error|api_error",
     "invalid": r"invalid|out_of_range|image|data_residency|policy",
 }
-"""Names that say more than status 400, and than none."""
+"""Names that outrank status 400 or a missing status."""
 _OVERFLOW = (
     r"prompt is too long|exceed context limit|maximum context length|exceeds the context window|input token count"
     r"|too large for model with|exceeded model token limit|range of input length|exceeds max length"
@@ -68,12 +68,12 @@ _SAYS: dict[ErrorKind, str] = {
     r"|余额不足|欠费|额度不足|额度已?用[尽完]",
 }
 _EMPTY_STATUS = (0, 400, 401, 402, 403, 422, 429, 500)
-"""The statuses with which a vendor may say in prose alone that an account is empty: SiliconFlow 403, MiniMax 200, routers
-429 and 500."""
+"""Statuses with which a vendor may report an empty account only in prose: SiliconFlow 403, MiniMax 200, routers 429
+and 500."""
 _ANSWERS = frozenset(
     {"choices", "candidates", "output", "content", "response", "message_id", "delta", "usageMetadata", "type"}
 )
-"""The members of which an event of a wire has at least one."""
+"""Every answer event has at least one of these members."""
 _ERROR_MEMBERS = frozenset(
     {"code", "status", "status_code", "success", "error_code", "errcode", "errorCode", "error_msg", "errors", "detail"}
 )
@@ -82,7 +82,7 @@ _DELAY = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)s")
 
 
 class RequestRefused(Exception):
-    """The server answered with an error instead of a stream. `body` is the parsed JSON, or None."""
+    """The server answered with an error status. `body` is the parsed JSON, its text, or None."""
 
     def __init__(self, status: int, body: object, headers: Mapping[str, str]) -> None:
         super().__init__(f"status {status}")
@@ -92,7 +92,7 @@ class RequestRefused(Exception):
 
 
 class AttemptFailed(Exception):
-    """An attempt that failed for a known reason: an error reported inside a stream, or a content filter."""
+    """An attempt that failed for a known reason: an error inside a stream, or a content filter."""
 
     def __init__(self, error: ModelError, reason: StopReason = "error") -> None:
         super().__init__(error.summary)
@@ -103,9 +103,9 @@ class AttemptFailed(Exception):
 def failure_of(
     body: object, status: int = 0, headers: Mapping[str, str] | None = None, now: float = 0
 ) -> AttemptFailed:
-    """The error that a server sent with `status`, or reported in a stream that began with 200. `body` is the parsed JSON,
-    with or without an `error` member around it. `headers` have a say in whether and when to try again (`x-should-retry`
-    overrides the kind); `now` is wall time in seconds, for a Retry-After that names a date."""
+    """Classify an error with `status`, or one in a stream that began with 200. `body` is the parsed JSON, with or
+    without an `error` member around it. `headers` influence retries (`x-should-retry` overrides the kind). `now`: wall
+    time in seconds, for a Retry-After date."""
     body = _unwrapped(body)
     error = object_of(body, "error") or (body if isinstance(body, dict) else {})
     headers, code = headers or {}, error.get("code", error.get("error_code"))
@@ -126,7 +126,8 @@ def failure_of(
 
 
 def unreadable(text: str) -> AttemptFailed:
-    """The failure of a body with status 200 that is no answer at all, such as a proxy's page; its first words are kept."""
+    """Return the failure for a body with status 200 that is no answer, such as a proxy's page; the start of its text
+    is kept."""
     words = prose_of(text)
     shown = "a web page" if _is_page(text) else "compressed, and does not say so" if text.startswith("\x1f") else "text"
     summary = f"status=200 the answer is {shown if text.strip() else 'empty'}, not a model's"
@@ -136,7 +137,7 @@ def unreadable(text: str) -> AttemptFailed:
 
 
 def is_error(event: object) -> bool:
-    """True for an error without an `error` member around it, in the forms of routers and of vendors' own interfaces."""
+    """Return whether an event is an error without an `error` member, in the forms of routers and of vendors' native APIs."""
     event = _unwrapped(event)
     if isinstance(event, dict) and event.get("object") == "error":  # Mistral, vLLM
         return True
@@ -146,7 +147,7 @@ def is_error(event: object) -> bool:
 
 
 def _unwrapped(body: object) -> object:
-    """A refusal without its envelope: a list of one, Tencent's `Response.Error`, MiniMax's `base_resp`."""
+    """Unwrap a refusal: a list of one, Tencent's `Response.Error`, MiniMax's `base_resp`."""
     body = body[0] if isinstance(body, list) and body else body
     if error := object_of(object_of(body, "Response"), "Error"):
         return {"code": error.get("Code"), "message": error.get("Message")}
@@ -166,7 +167,7 @@ def _is_page(text: str) -> bool:
 
 
 def broken_off(reason: str, kind: ErrorKind = "server") -> AttemptFailed:
-    """The failure of an answer that ended for no known reason."""
+    """Return the failure for an answer that ended abnormally."""
     summary = f"status=200 finish_reason={word(reason)}"
     return AttemptFailed(ModelError(kind=kind, summary=summary, retryable=kind in RETRYABLE))
 
@@ -202,14 +203,14 @@ def _named(kinds: Mapping[ErrorKind, str], names: str) -> ErrorKind | None:
 
 
 def _is_filtered(status: int, names: str, prose: str) -> bool:
-    """True if it is a content filter's: of what goes in, or of what the model wrote."""
+    """Return whether a content filter refused the input or the output."""
     if status == 400 and ("content_filter" in names or "output blocked by content filtering" in prose):
         return True
     return status in (0, 400) and bool(re.search(r"_policy\b|policy_violation", names))
 
 
 def prose_of(value: object, depth: int = 4) -> str:
-    """A refusal's words to people: beside or in the error object, in its own, or in a validator's list with the places."""
+    """Return a refusal's message: next to or in the error object, as a string, or from a validator's list with locations."""
     match value:
         case str() if _is_page(value):
             return " ".join(_TAGS.sub(" ", value).split())[:_PROSE_CHARS_MAX]
@@ -230,7 +231,7 @@ def prose_of(value: object, depth: int = 4) -> str:
 
 
 def retry_after(headers: Mapping[str, str], now: float) -> float | None:
-    """Seconds that the server asks us to wait; None if it says nothing, nonsense, or a moment that has passed."""
+    """Return the server's Retry-After in seconds; None if it is missing, invalid or past."""
     for name, scale in (("retry-after-ms", 1000.0), ("retry-after", 1.0)):
         text = headers.get(name, "").strip()
         if not text:
@@ -252,12 +253,12 @@ def _until(date: str, now: float) -> float:
 
 
 def _retry_delay(error: Mapping[str, object]) -> float | None:
-    """Seconds, from Google's `RetryInfo`."""
+    """Return Google's `RetryInfo` delay in seconds."""
     delays: Iterable[str] = (text_of(detail, "retryDelay") for detail in objects_of(error, "details"))
     found = (float(match[1]) for delay in delays if (match := _DELAY.fullmatch(delay)))
     return next((seconds for seconds in found if seconds > 0), None)
 
 
 def word(value: object) -> str:
-    """A name fit for a log line; other text of a server is not repeated."""
+    """Return a name that is safe to log; other server text is not repeated."""
     return str(value) if isinstance(value, str | int) and re.fullmatch(r"[A-Za-z0-9_.-]{1,64}", str(value)) else "none"

@@ -1,7 +1,7 @@
-"""The common part of the requests of all wires: limits, names and ids that they take, and the tool choice.
+"""The common part of all APIs' requests: limits, names, ids and the tool choice.
 
-The tool choice that a wire is sent is the agent's, or the nearest that the model takes, with the reason in the log. If
-a wire cannot demand it, the prompt asks for it as well (`agents.runner`), so a degraded choice is still a wish.
+The tool choice sent is the agent's, or the nearest that the model supports, with the reason in the log. The prompt
+also asks for a required tool (`agents.prompt.system`), so a degraded choice still has an effect.
 """
 
 import hashlib
@@ -21,7 +21,7 @@ from channels.marks import NOTE
 from tools.tool import Image, ToolSpec
 
 THINKING_SHARES: dict[Level, float] = {"minimal": 0.1, "low": 0.2, "medium": 0.4, "high": 0.6, "xhigh": 0.7, "max": 0.8}
-"""The shares of `max_tokens`, which holds thinking and answer together, for models that want a number."""
+"""Thinking budgets as shares of `max_tokens`, for models that want a number; `max_tokens` covers thinking and answer."""
 
 log = structlog.get_logger()
 
@@ -31,7 +31,7 @@ def output_tokens(request: ModelRequest) -> int:
 
 
 def system_texts(system: System) -> list[str]:
-    """The halves of the system prompt that say something."""
+    """Return the non-blank halves of the system prompt."""
     return [well_formed(half) for half in (system.stable, system.volatile) if half.strip()]
 
 
@@ -42,8 +42,8 @@ def description_of(tool: ToolSpec) -> str:
 def written(
     turns: tuple[SentTurn, ...], convert: Callable[[Sequence[Message]], list[Any]], *depends: Hashable
 ) -> list[orjson.Fragment]:
-    """The settled turns as `convert` writes each of them by itself, as one piece of JSON. The wire, and what else it
-    `depends` on, names that form. Raises TypeError if only the standard library writes a number."""
+    """Convert the settled turns to one cached piece of JSON. The cache key is all that the format `depends` on. Raises
+    TypeError for a number that only the standard library writes."""
 
     def add(before: bytes, new: Sequence[SentTurn]) -> bytes:
         return b",".join([*([before] if before else ()), *(orjson.dumps(convert(turn))[1:-1] for turn in new)])
@@ -53,7 +53,8 @@ def written(
 
 
 def with_lost_tools(request: ModelRequest) -> ModelRequest:
-    """An agent without tools declares those that its history calls and may call none: else the request is refused."""
+    """Declare the tools that the history calls if the agent has none, with choice "none"; otherwise APIs refuse the
+    request."""
     if request.tools or not (called := called_names(request)):
         return request
     names = dict.fromkeys(map(wire_name, called))
@@ -63,7 +64,7 @@ def with_lost_tools(request: ModelRequest) -> ModelRequest:
 
 
 def called_names(request: ModelRequest) -> list[str]:
-    """The tools that the history calls, each once."""
+    """Return the names of the tools that the history calls."""
 
     def add(before: dict[str, None], turns: Sequence[Sequence[Message]]) -> dict[str, None]:
         answers = (it for turn in turns for it in turn if isinstance(it, AssistantMessage))
@@ -73,7 +74,7 @@ def called_names(request: ModelRequest) -> list[str]:
 
 
 def with_pictures_behind(messages: Sequence[Message]) -> Iterator[Message]:
-    """Moves pictures of results behind the last of them, as a user's, for wires whose results are text."""
+    """Move pictures of results into a user message after the last result, for APIs whose results are text."""
     pictures: list[Image] = []
     for message in (*messages, None):
         if isinstance(message, ToolResultMessage):
@@ -94,7 +95,7 @@ _FROM_TOOLS = f"{NOTE}: pictures of the results above.)"
 
 
 def result_text(message: ToolResultMessage) -> str:
-    """The text of a result, which names a failure for wires without a flag. Our tools' errors do so already."""
+    """Return the text of a result, with failures marked for APIs without a flag. Errors of our tools are marked already."""
     text = "\n".join(texts(message))
     if message.is_error and json_object(text).get("ok") is not False:
         return f"Error: {text or SILENT_FAILURE}"
@@ -105,7 +106,7 @@ SILENT_FAILURE = "the tool failed and gave no reason"
 
 
 def append(wire: list[dict[str, Any]], role: str, member: str, parts: list[dict[str, Any]]) -> None:
-    """Appends to the last message if it has this role, for roles alternate; no parts make no message."""
+    """Append to the last message if it has this role, so that roles alternate; do nothing without parts."""
     if wire and wire[-1]["role"] == role:
         wire[-1][member] += parts
     elif parts:
@@ -113,7 +114,7 @@ def append(wire: list[dict[str, Any]], role: str, member: str, parts: list[dict[
 
 
 def cache_key(request: ModelRequest) -> str:
-    """The key of a chat's cache: at most 64 characters, and nothing that identifies a person."""
+    """Return the chat's cache key: at most 64 characters, and pseudonymous."""
     return hashlib.sha256(request.conversation.encode(errors="surrogatepass")).hexdigest()
 
 
@@ -122,7 +123,7 @@ def data_url(image: Image) -> str:
 
 
 def wire_id(call_id: str, *, pattern: str = r"[a-zA-Z0-9_-]{1,64}") -> str:
-    """The id as it is if the wire takes it; else one made from it, the same for the call and its result."""
+    """Return the id if the API accepts it; else one derived from it, equal for a call and its result."""
     if re.fullmatch(pattern, call_id):
         return call_id
     digest = hashlib.sha256(call_id.encode("utf-8", "surrogatepass")).hexdigest()
@@ -131,20 +132,20 @@ def wire_id(call_id: str, *, pattern: str = r"[a-zA-Z0-9_-]{1,64}") -> str:
 
 
 def wire_name(name: str) -> str:
-    """A model may have called a tool by a name that the wire refuses; what is sent stays close to that."""
+    """Return the name, minimally changed to what APIs accept: a model may have called a tool by another name."""
     legal = re.sub(r"[^a-zA-Z0-9_-]", "_", name)[:64] or "unknown"
     return legal if re.match("[a-zA-Z_]", legal) else f"_{legal[1:]}"
 
 
 def without_thinking(request: ModelRequest, reason: str) -> dict[str, Any]:
-    """No members, with the reason in the log."""
+    """Return no members, and log the reason."""
     log.info("thinking_left_out", model=request.model, wanted=request.thinking, reason=reason)
     return {}
 
 
 def sent_choice(request: ModelRequest, *, required: str = "", named: str = "") -> ToolChoice:
-    """The choice to send for a request that has tools. `required` and `named` say why this wire does not take that
-    form, or are empty if it does; a `required` that is refused becomes the named form if there is one tool."""
+    """Return the tool choice to send. `required` and `named` say why the API does not support that form, or are empty.
+    An unsupported `required` becomes the named form if there is one tool."""
     wanted = request.tool_choice
     names = [tool.name for tool in request.tools]
     if not request.facts.forced_tool:

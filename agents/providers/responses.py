@@ -1,12 +1,11 @@
-"""OpenAI's Responses: our request as its body, and its stream as one assistant message. Pure: nothing is sent here.
+"""OpenAI's Responses API: build the request body, and assemble the stream into one assistant message. Pure.
 
-Stateless: nothing is stored over there, so every item is sent again, and reasoning comes back to us encrypted. A
-message becomes several items in order; items' own ids, which only a stored response needs, are not sent.
+Stateless: nothing is stored on the server, so every item is resent, with encrypted reasoning. A message becomes
+several items in order; item ids, which only stored responses need, are not sent.
 
-Items of an answer may interleave, so everything goes by the item's place. The item as it is sent at its end has the
-last word; if it never ended, the pieces are all there is. `completed`, `incomplete` and `failed` are the only proof of
-an end. Unknown events, members and parts are passed over, for the protocol grows; what is plainly broken raises
-`BadStream`.
+Items may interleave, so everything is keyed by the item's index. The final item overrides its deltas; without one, the
+deltas count. Only `completed`, `incomplete` and `failed` prove an end. Unknown events, members and parts are ignored;
+malformed ones raise `BadStream`.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -46,7 +45,7 @@ from tools.tool import Image, ToolSpec
 
 API = "openai-responses"
 OUTPUT_TOKENS_MIN = 16
-"""OpenAI's own minimum."""
+"""OpenAI's minimum."""
 
 Item: TypeAlias = dict[str, Any]
 
@@ -68,8 +67,7 @@ def wire_request(request: ModelRequest) -> dict[str, Any]:
 
 
 def _reasoning_members(request: ModelRequest) -> dict[str, Any]:
-    """A model that does not reason refuses both members."""
-    if not request.facts.thinking:
+    if not request.facts.thinking:  # such a model refuses both members
         return {}
     members: dict[str, Any] = {"include": ["reasoning.encrypted_content"]}
     if request.thinking is not None:
@@ -93,8 +91,7 @@ def _tool_members(request: ModelRequest) -> dict[str, Any]:
 
 
 def _tool(tool: ToolSpec) -> dict[str, Any]:
-    """`strict` is always said: left out, the server tries to make the schema strict in its own way."""
-    strict = strict_schema(tool.input_schema)
+    strict = strict_schema(tool.input_schema)  # always explicit: by default the server rewrites the schema
     return {
         "type": "function",
         "name": tool.name,
@@ -108,9 +105,9 @@ _SAYABLE = frozenset({"type", "description", "enum", "items", "minimum", "maximu
 
 
 def strict_schema(schema: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The form of a tool's schema that constrained decoding takes: every member is required there, so an optional one
-    may be null, which the toolbox drops. None if a member says more than the decoder knows, such as a length, or where
-    the schema is not of our tools' form, closed and with flat members: nothing is dropped to make it fit."""
+    """Return a tool's schema for constrained decoding: every member is required, so optional ones become nullable, and
+    the toolbox drops nulls. Return None for keywords that the decoder does not support, such as a length, or schemas
+    that are not closed and flat: nothing is dropped to make one fit."""
     members: Mapping[str, Any] = schema.get("properties", {})
     is_flat = all(_is_flat(it) and ("items" not in it or _is_flat(it["items"])) for it in members.values())
     if not is_flat or schema.get("additionalProperties") is not False or "$defs" in schema:
@@ -152,7 +149,8 @@ def _input_parts(parts: Sequence[UserPart]) -> list[Item]:
 
 
 def _assistant_items(message: AssistantMessage) -> Iterator[Item]:
-    """Reasoning goes back directly before the item it led to; what led to nothing is refused, so it is left out."""
+    """Yield the items. Reasoning goes directly before the item it led to; reasoning without one would be refused and
+    is left out."""
     reasoning: list[Item] = []
     for part in message.content:
         match part:
@@ -178,7 +176,7 @@ def _text_item(part: Text) -> Item:
 
 
 def _call_item(call: ToolCall, *, own: bool) -> Item:
-    """The arguments go back as they came, byte for byte; of another wire's, nothing at all means no arguments."""
+    """Return the call with its arguments unchanged; empty ones of another API become `{}`."""
     return {
         "type": "function_call",
         "call_id": shared.wire_id(call.id),
@@ -204,14 +202,14 @@ _DELTAS: dict[str, tuple[PartKind, str, str]] = {
     "response.reasoning_text.delta": ("reasoning", "content_index", "reasoning"),
     "response.function_call_arguments.delta": ("arguments", "", "function_call"),
 }
-"""The kind of part that a delta is a piece of, the member with the part's number, and the type of item with such parts."""
+"""Each delta's kind of part, the member with the part's index, and the item type."""
 _KINDS: dict[str, PartKind] = {"output_text": "text", "refusal": "refusal", "reasoning_text": "reasoning"}
 _INCOMPLETE: dict[str, StopReason] = {"max_output_tokens": "max_tokens", "content_filter": "content_filter"}
 
 
 @dataclass(slots=True)
 class _Item:
-    """`start` is the item as opened, `end` as done, `sealed` the whole arguments, `parts` the pieces by kind and index."""
+    """`start`: the item as opened; `end`: as done; `sealed`: the final arguments; `parts`: the deltas by kind and index."""
 
     start: dict[str, Any]
     end: dict[str, Any] = field(default_factory=dict)
@@ -226,7 +224,8 @@ class _Item:
         return [text for part_kind, _, text in _final_parts(self.end) if part_kind == kind and text]
 
     def payload(self, _: str) -> Payload:
-        """Data for history besides the text. Reasoning may be sent again only if whole and with its encrypted content."""
+        """Return the data for history besides the text. Reasoning can be resent only if complete and with its
+        encrypted content."""
         match self.type:
             case "message":
                 phase = text_of(self.end, "phase") or text_of(self.start, "phase")
@@ -266,7 +265,7 @@ class ResponsesAssembly:
                 self._note(response)
                 raise failure_of(response or event)
             case None if event.get("object") == "response" and event.get("status") in ("completed", "incomplete"):
-                # An answer that came whole, though a stream was asked for.
+                # an answer that was not streamed
                 yield from self._end(event, completed=event["status"] == "completed")
             case None if isinstance(event.get("error"), dict):  # a proxy's, without any form
                 raise failure_of(event)
@@ -310,7 +309,6 @@ class ResponsesAssembly:
             yield from self.draft.add(place, f"\n\n{piece}" if separated else piece)
 
     def _close(self, place: int, end: dict[str, Any]) -> Iterator[ModelEvent]:
-        """Some servers send no pieces: then all of the item is news."""
         if place not in self._items:
             yield from self._open(place, end)
         item = self._items[place]
@@ -339,20 +337,19 @@ class ResponsesAssembly:
         self.draft.ended = True
 
     def _finish_call(self, place: int, *, cut: bool) -> Iterator[ModelEvent]:
-        """One that was cut has no arguments unless what arrived of them is an object."""
         item = self._items[place]
         whole = arguments_of(item.end) if item.end.get("arguments") is not None else item.sealed
         cut = cut or item.end.get("status") == "incomplete"
         yield from self.draft.close(place, arguments=whole, cut=cut)
 
     def _catch_up(self, place: int, kind: PartKind, part: int, whole: str) -> Iterator[ModelEvent]:
-        """Shows what the pieces have left out; if they differ from the whole, only history gets it."""
+        """Show what the deltas left out. If they contradict the whole, only the history gets it."""
         before = self._items[place].parts.get((kind, part), "")
         if len(whole) > len(before) and whole.startswith(before):
             yield from self._extend(place, kind, part, whole[len(before) :])
 
     def _place(self, event: dict[str, Any]) -> int:
-        """The place of this event's item. Raises BadStream without one."""
+        """Return the index of this event's item. Raises BadStream without one."""
         place = index_of(event, "output_index")
         place = self._places.get(text_of(event, "item_id")) if place is None else place
         if place not in self._items:

@@ -1,9 +1,9 @@
-"""Completion with retries: the one retry policy, and the step to the next model.
+"""Completion with retries and fallbacks: the only retry policy.
 
-Pauses double, with jitter above a floor of half the pause; a server's Retry-After raises the floor. Attempts go on for
-`retry.maxSeconds` from the first failure, never past the deadline. Every attempt ends with a `Done` to `emit`; one whose
-message carries an error voids the deltas since the `Done` before it, and the last one is the answer. The SDK's own
-retries are off: they would multiply ours and sleep unseen.
+Exponential backoff with jitter above half the pause; a server's Retry-After raises the minimum. Attempts continue for
+`retry.maxSeconds` from the first failure, never past the deadline. Every attempt ends with a `Done` to `emit`. A
+`Done` with an error voids the deltas since the previous one; the last `Done` is the answer. The SDKs' retries are off:
+they would multiply ours and wait invisibly.
 """
 
 import asyncio
@@ -26,32 +26,32 @@ ATTEMPTS_BEFORE_FALLBACK = 2
 """Attempts before falling back, when a model fails and another one is ready."""
 PAUSE_MAX_SECONDS = 30.0
 QUICK_SHARE = 0.25
-"""The share of the pause for network errors; they usually recover at once."""
+"""Network errors use this share of the pause; they usually recover quickly."""
 
 _BUSY: frozenset[ErrorKind] = frozenset({"rate_limited", "overloaded", "server"})
 _OUR_FAULT: frozenset[ErrorKind] = frozenset({"invalid", "too_large", "stale_thinking", "no_tools"})
-"""Another model would get the same request: the remedy is another form of it, not another model."""
+"""Errors of the request: they need another form of it, not another model."""
 
 log = structlog.get_logger()
 
 
 class RetryConfig(Section):
-    """The retries if a model is overloaded, cannot be reached or breaks off."""
+    """Retries when a model is overloaded, unreachable or breaks off."""
 
     max_seconds: Annotated[float, Field(ge=0)] = 30
-    """The seconds for which one request is repeated, from its first failure on; a person still waits so long. A server
-    that asks for a longer pause is not asked again; 0 repeats nothing."""
+    """The seconds for which one request is retried after its first failure, while the user waits. A longer Retry-After
+    ends the retries; 0 disables them."""
     pause_seconds: Annotated[float, Field(gt=0, le=30)] = 1
-    """The first pause at most, if a server is overloaded; a quarter of it if a connection broke. Each further pause is
-    twice as long, up to 30 seconds."""
+    """The maximum first pause if a server is overloaded; a quarter of it if a connection broke. Each further pause
+    doubles, up to 30 seconds."""
 
 
 RESTS_SECONDS = (30.0, 60.0, 300.0)
-"""Seconds after the first failure, the second, and each one after it."""
+"""The cooldowns after the first failure, the second, and each later one."""
 
 
 class _Failures(NamedTuple):
-    """The failures of a model in a row, the end of its rest, and the kind of the last one."""
+    """A model's consecutive failures, the end of its cooldown, and the last error kind."""
 
     in_a_row: int
     until: float
@@ -59,13 +59,13 @@ class _Failures(NamedTuple):
 
 
 class Health:
-    """The models that rest: a model that could not answer is passed over for a while, if another can be asked.
-    Shared by all agents, as it is the model that is down. One that fails again at once rests longer, until it answers."""
+    """Cooldowns of failing models: they are skipped while another is available. Shared by all agents. Repeated
+    failures lengthen the cooldown until an answer resets it."""
 
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._failures: dict[tuple[str, str], _Failures] = {}
-        """The failures of each provider and model that has not answered since."""
+        """Failures by provider and model since their last answer."""
 
     def rests(self, provider: str, model: str) -> bool:
         failure = self._failures.get((provider, model))
@@ -81,13 +81,13 @@ class Health:
 
     @property
     def failing(self) -> dict[str, ErrorKind]:
-        """The models whose last request failed, and why."""
+        """Return the models whose last request failed, and the error kind."""
         return {"/".join(key): it.kind for key, it in sorted(self._failures.items())}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Retrying:
-    """A pause of `seconds` has begun; another attempt follows it."""
+    """A pause of `seconds` before the next attempt."""
 
     error: ModelError
     seconds: float
@@ -98,7 +98,7 @@ RetryEvent: TypeAlias = ModelEvent | Retrying
 
 @dataclass(kw_only=True, slots=True)
 class _Policy:
-    """The parameters of one `complete`, and the pauses they allow."""
+    """The parameters of one `complete`, and its pauses."""
 
     config: RetryConfig
     deadline: float
@@ -107,14 +107,14 @@ class _Policy:
     clock: Callable[[], float]
     emit: Callable[[RetryEvent], None]
     until: float | None = None
-    """The moment to give up; known from the first failure on."""
+    """The moment to give up; set at the first failure."""
 
     def pause(self, error: ModelError, attempt: int) -> float | None:
-        """Seconds until the next attempt; None if that is too long for a person."""
+        """Return the seconds until the next attempt; None if that is too long."""
         now = self.clock()
         if self.until is None:
             self.until = now + self.config.max_seconds
-        if error.retry_after_seconds == 0:  # there is another key
+        if error.retry_after_seconds == 0:  # another key is available
             seconds = 0.0
         else:
             first = self.config.pause_seconds * (1 if error.kind in _BUSY else QUICK_SHARE)
@@ -137,9 +137,9 @@ async def complete(
     fallbacks: Sequence[tuple[Provider, ModelRequest]] = (),
     health: Health | None = None,
 ) -> AssistantMessage:
-    """The final message, good or an error; raises nothing but CancelledError. `deadline` is a moment of `clock`, in
-    seconds. `fallbacks` are tried in order once a model has failed twice, or cannot be used at all; each brings a
-    request repaired for it. A model that rests by `health` is skipped while another is awake."""
+    """Return the final message, which may be an error. Raises only CancelledError. `deadline` is in seconds of
+    `clock`. `fallbacks` are tried in order once a model has failed twice or cannot be used; each has a request
+    repaired for it. Models in cooldown are skipped while another is available."""
     policy = _Policy(
         config=config, deadline=deadline, sleep=sleep, random=random, clock=clock, emit=emit or (lambda event: None)
     )
@@ -190,7 +190,7 @@ async def _attempt_with_retries(
 
 
 async def _attempt(provider: Provider, request: ModelRequest, policy: _Policy) -> AssistantMessage:
-    """The message of the stream's `Done`, or the error of a stream that ended or ran out of time without one."""
+    """Return the stream's final message, or an error if it ended or timed out without one."""
     message: AssistantMessage | None = None
     kind: ErrorKind = "timeout"
     if (seconds := policy.deadline - policy.clock()) > 0:

@@ -1,9 +1,8 @@
-"""A provider's answer rewritten on the way: thoughts and calls that the model wrote into its text become parts of their
-own.
+"""Rewrites a provider's answer: thoughts and calls that the model wrote as text become separate parts.
 
-Words are shown as they arrive, up to the first opening of a call. What follows is held until the answer is over and read
-as a whole, so what was shown and what is kept agree. Thoughts are `<think>…</think>` at the very beginning; blank space
-around them belongs to neither side, and anywhere else the tag is ordinary text.
+Text is streamed up to the first opening of a call. The rest is held back and parsed as a whole at the end, so what was
+shown and what is kept agree. Thoughts are `<think>…</think>` at the very beginning, with the blank space around them;
+elsewhere the tag is ordinary text.
 """
 
 import hashlib
@@ -28,9 +27,9 @@ from agents.providers.provider import (
 from agents.providers.textforms import BARE, TAGS, Form, Stretch, calls_alone, calls_among_words, opening_of
 
 DONE_WELL: frozenset[StopReason] = frozenset({"end_turn", "stop_sequence", "tool_use"})
-"""The reasons that mean tool use if there are calls. Any other reason says more, so it stays."""
+"""Stop reasons that mean tool use if there are calls; all others stay."""
 PAYLOAD_BYTES_MAX = 256_000
-"""A longer answer is no call."""
+"""A longer text is no call."""
 _BROKEN: frozenset[StopReason] = frozenset({"error", "aborted"})
 
 _OPENING, _CLOSING = "<think>", "</think>"
@@ -38,14 +37,14 @@ _CUT_CLOSING = "|".join(_CLOSING[:chars] for chars in range(len(_CLOSING) - 1, 0
 _THOUGHTS = re.compile(rf"\s*{_OPENING}\s*(.*?)(?:{_CLOSING}\s*|(?:{_CUT_CLOSING})?\Z)", re.DOTALL)
 _OPENS = re.compile(r"[<\[]")
 _MARKS = re.compile(r"[<\[{]")
-"""One begins every call and every thought."""
+"""Every call and thought begins with one of these."""
 _BARE_BEGUN = re.compile(r'(?:\[\s*)?(?:\{\s*(?:"[a-z]{0,10}(?:"\s*)?)?)?|\[[\w.-]{0,120}(?:\][ \t]*\r?(?:\n\s*)?)?')
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Style:
-    """The rules for what is taken out of an answer's words. `forms` begin what is held back; with `bare`, so does JSON that
-    begins the answer. `cuts` gets the words of one text, and whether they are all there is and may be calls."""
+    """The rules for what to extract from an answer's text. `forms` begin held-back text; with `bare`, so does JSON at
+    the beginning. `cuts` gets one text and whether it may be calls."""
 
     forms: tuple[Form, ...]
     bare: bool
@@ -53,7 +52,7 @@ class Style:
 
 
 class Rewriting:
-    """A `Provider` around another, whose answers `stream` rewrites."""
+    """A `Provider` that wraps another; `stream` rewrites its answers."""
 
     def __init__(self, inner: Provider) -> None:
         self.name = inner.name
@@ -68,10 +67,10 @@ class Rewriting:
 
 
 class RepairedCalls(Rewriting):
-    """Calls that a model with native tools wrote as text instead, because it or its server slipped.
+    """Recovers calls that a model with native tools wrote as text.
 
-    An answer that is nothing but calls of offered tools becomes those calls; nothing else does, for a model may also talk
-    about calls. What is unmistakably call text but cannot be made a call is kept from people. The request is not touched.
+    Only an answer that is nothing but calls of offered tools becomes calls, since a model may also talk about calls.
+    Unmistakable call text that cannot become a call is hidden. Requests are not changed.
     """
 
     def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
@@ -79,7 +78,6 @@ class RepairedCalls(Rewriting):
 
 
 def _repaired(request: ModelRequest) -> Style:
-    """The style for native tools; without tools nothing is a call."""
     tools = {tool.name: tool for tool in request.tools}
 
     def cuts(words: str, may_call: bool) -> Sequence[Stretch]:
@@ -96,7 +94,7 @@ def _repaired(request: ModelRequest) -> Style:
 async def rewritten(
     events: AsyncIterator[ModelEvent], request: ModelRequest, style: Style
 ) -> AsyncGenerator[ModelEvent, None]:
-    """`events`, with the calls and thoughts that were found in the text reported right before `Done`."""
+    """Yield `events`; report the extracted calls and thoughts directly before `Done`."""
     preview = _Preview(style)
     pieces: list[str] = []
     text_index, highest = 0, -1
@@ -138,7 +136,7 @@ def _added(before: AssistantMessage, after: AssistantMessage, index: int) -> Ite
 
 
 class _Preview:
-    """The part of the words that may be shown while they come."""
+    """Decides which streamed text may be shown."""
 
     def __init__(self, style: Style) -> None:
         self._forms = style.forms
@@ -146,7 +144,7 @@ class _Preview:
         self._held = ""
         self._state: Literal["beginning", "thinking", "after thoughts", "words", "call"] = "beginning"
         self._silent = True
-        """True while only blank space has arrived: it goes with a call at the beginning."""
+        """True while only blank space has arrived; it is dropped with a call at the beginning."""
 
     def feed(self, piece: str) -> str:
         if self._state == "call":
@@ -173,7 +171,6 @@ class _Preview:
             self._speak(text)
 
     def _speak(self, text: str) -> None:
-        """Words, unless they may still become a call that begins the answer."""
         if self._bare and any(form.header.match(text) for form in BARE):
             self._state = "call"
         elif text and not (self._bare and _BARE_BEGUN.fullmatch(text)):
@@ -196,8 +193,8 @@ class _Preview:
 
 
 def read(message: AssistantMessage, request: ModelRequest, style: Style) -> AssistantMessage:
-    """The finished answer: the very object if nothing is taken out of its text. Adjacent texts are one; a
-    text that lost something loses its `wire`, too, for that belongs to the whole."""
+    """Return the answer with calls and thoughts extracted; the same object if there are none. Adjacent texts are
+    joined; a changed text loses its `wire`, which belongs to the whole."""
     if not any(map(_MARKS.search, texts(message))):
         return message
     runs = [list(run) for _, run in groupby(message.content, lambda part: isinstance(part, Text))]
@@ -225,7 +222,7 @@ def read(message: AssistantMessage, request: ModelRequest, style: Style) -> Assi
 
 
 def new_ids(request: ModelRequest, answer: AssistantMessage) -> Iterator[str]:
-    """Ids for calls without one, in order: the same for the same answer, and never one that the history has."""
+    """Yield ids for calls without one: deterministic per answer, and unused in the history."""
     earlier = [call.id for it in request.messages if isinstance(it, AssistantMessage) for call in it.calls]
     taken = {*earlier, *(call.id for call in answer.calls)}
     seed = f"{answer.response_id or answer.timestamp}:{len(earlier)}"
@@ -237,7 +234,7 @@ def new_ids(request: ModelRequest, answer: AssistantMessage) -> Iterator[str]:
 
 
 def _parts(thoughts: str, words: str, cuts: Sequence[Stretch], ids: Iterator[str]) -> Iterator[AssistantPart]:
-    """The parts around the cuts, without the blank space that a cut leaves."""
+    """Yield the parts around the cuts, without the blank space that a cut leaves."""
     if thoughts:
         yield Thinking(text=thoughts)
     kept, last = "", " "

@@ -1,11 +1,10 @@
-"""The forms in which models write calls as text, and what such text says. Pure.
+"""Parses the forms in which models write calls as text. Pure.
 
-A call begins with the header of its form: the opening together with the beginning of what is called. Broken JSON is never
-mended by guessing: it stays a call without arguments, and its text is kept for the answer. Only what has one reading is
-tolerated: a fence around the JSON, raw line breaks in its strings, arguments encoded twice.
+A call begins with its form's header: the opening and the start of what is called. Broken JSON is never guessed at: it
+becomes a call without arguments, and its text is kept for the answer. Only unambiguous mistakes are accepted: a fence
+around the JSON, raw line breaks in its strings, double encoding.
 
-An opening without the header of its form is a mention, and a call that is quoted as code is a quotation: both are
-ordinary text.
+An opening without its header is a mention, and a call quoted as code is a quotation; both are ordinary text.
 """
 
 import json
@@ -19,15 +18,15 @@ from agents.providers.payload import parse_arguments, refuse_constant, well_form
 from tools.tool import ToolSpec
 
 NAMELESS = "tool_call"
-"""The name of a call with an unreadable name; no tool has it, so it is answered with the names there are."""
+"""The name of a call with an unreadable name. No tool has it, so the model gets the list of names."""
 
 DECODER = json.JSONDecoder(strict=False, parse_constant=refuse_constant)
-"""A lenient decoder: a raw line break in a string has one reading only, and small models write files that way."""
+"""Accepts raw line breaks in strings, which small models write and which are unambiguous."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WrittenCall:
-    """`arguments` is None if they are no object; then `raw` is all that was written, name included."""
+    """`arguments` is None if they are no object; `raw` is then everything that was written, with the name."""
 
     name: str
     arguments: dict[str, Any] | None
@@ -36,13 +35,13 @@ class WrittenCall:
 
 Tools: TypeAlias = Mapping[str, ToolSpec]
 Found: TypeAlias = tuple[int, Sequence[WrittenCall]]
-"""The place behind a call, and what it says."""
+"""The end of a match, and its calls."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Form:
-    """`read` takes the text, the header's match and the tools, whose schemas tell the types of tagged parameters; it
-    returns None for what is no call after all."""
+    """`read` gets the text, the header's match and the tools, whose schemas type tagged parameters. It returns None
+    for what is no call."""
 
     opening: str
     header: re.Pattern[str]
@@ -50,7 +49,7 @@ class Form:
 
 
 def _json(text: str, at: int) -> tuple[Any, int | None]:
-    """The value there and the place behind it; None for both without one."""
+    """Return the JSON value and its end; None for both if it is invalid."""
     try:
         return DECODER.raw_decode(text, at)
     except (ValueError, RecursionError):
@@ -75,9 +74,9 @@ _JSON_MARKS = re.compile(r'\\.|["{}\[\]]', re.DOTALL)
 
 
 def _tagged(text: str, head: re.Match[str], tools: Tools) -> Found | None:
-    """`<tool_call>`: one call as an object, several as a list, or a function, as some coders write it between these tags.
-    The closing tag may be missing before another tag and at the end of the text. A payload that is no JSON, or that other
-    words follow, ends at the last closing tag before the next call; it has to name a tool."""
+    """Read `<tool_call>`: an object, a list, or a function, as some coding models write. The closing tag may be
+    missing before another tag and at the end. A payload that is no JSON, or has text after it, ends at the last
+    closing tag before the next call, and must name a tool."""
     at = head.end()
     if function := _FUNCTION.match(text, at):
         end = _function_end(text, function.end())
@@ -105,7 +104,7 @@ def _function(text: str, head: re.Match[str], tools: Tools) -> Found:
 
 
 def _function_end(text: str, at: int) -> int | None:
-    """The place behind `</function>`; in JSON and in a parameter the tag may be text."""
+    """Return the end of `</function>`; inside JSON and parameters the tag may be text."""
     if text.startswith("{", at):
         closed = _FUNCTION_CLOSED.search(text, _json(text, at)[1] or at)
     elif text.startswith("<parameter=", at):
@@ -127,7 +126,7 @@ def _function_call(text: str, head: re.Match[str], end: int | None, tools: Tools
 
 
 def _typed(value: str, schema: object) -> object:
-    """A parameter's text as its schema wants it; if it is no such thing, the tool says what is wrong."""
+    """Convert a parameter's text to its schema's type; if that fails, the tool reports it."""
     value = value.removeprefix("\r").removeprefix("\n").removesuffix("\n").removesuffix("\r")
     if not isinstance(schema, Mapping) or schema.get("type") in (None, "string"):
         return value
@@ -135,9 +134,8 @@ def _typed(value: str, schema: object) -> object:
 
 
 def _with_header(opening: str, header: str, closer: str = "", *, must_close: bool = False) -> Form:
-    """JSON behind a header, which may name the tool; then the JSON is its arguments. The closer, in which NAME means
-    that name, may be missing, unless it is what makes this a call of a tool. Broken JSON ends with its brackets, or never.
-    """
+    """Build a form of JSON after a header. If the header names the tool, the JSON is its arguments. The closer, in which
+    NAME is that name, may be missing unless `must_close`. Broken JSON ends with its brackets, or at the end of the text."""
 
     def read(text: str, head: re.Match[str], tools: Tools) -> Found | None:
         name = head.groupdict().get("name")
@@ -156,7 +154,7 @@ def _with_header(opening: str, header: str, closer: str = "", *, must_close: boo
 
 
 def _bare(text: str, head: re.Match[str], tools: Tools) -> Found | None:
-    """JSON that is alone is a call only if it is nothing else: exactly a name and arguments."""
+    """Read bare JSON, which is a call only if it is exactly a name and arguments."""
     value, end = _json(text, head.start())
     members = value if isinstance(value, list) else [value]
     exact = ({"name", "arguments"}, {"name", "parameters"})
@@ -166,7 +164,7 @@ def _bare(text: str, head: re.Match[str], tools: Tools) -> Found | None:
 
 
 def _no_call(opening: str, header: str, closing: str = "") -> Form:
-    """A form that ends with `closing`, or with the text, and makes no call."""
+    """Build a form that ends with `closing`, or the text, and makes no call."""
 
     def read(text: str, head: re.Match[str], tools: Tools) -> Found:
         at = text.find(closing, head.end()) if closing else -1
@@ -201,8 +199,7 @@ def _of(value: object, raw: str) -> WrittenCall:
 
 
 def _named(name: str, value: object, raw: str) -> WrittenCall:
-    """Small models encode an object twice; everything a tool takes is an object, so a second look is no guess."""
-    if isinstance(value, str):
+    if isinstance(value, str):  # encoded twice by a small model: arguments are always objects
         value = _decoded(value, None) if value.strip() else {}
     elif value is None:
         value = {}
@@ -216,7 +213,7 @@ def _broken(raw: str) -> WrittenCall:
 
 
 def _name_in(payload: str) -> str:
-    """The name in a payload that cannot be read as a whole."""
+    """Return the name in an unreadable payload."""
     name = _NAME.search(payload) or _FUNCTION.match(payload)
     return name[1] if name else ""
 
@@ -231,7 +228,7 @@ _TAG = Form(
     read=_tagged,
 )
 PROMPTED = (_TAG, _no_call("<tool_response", r"<tool_response>\s{0,64}(?=\{)"))
-"""The forms that a model without tools is prompted to write; a result that it invents ends its answer."""
+"""The forms for prompted tools; a result that the model invents ends its answer."""
 _MARKER_CLOSER = r"\[(?:/NAME|END_TOOL_REQUEST)\]"
 TAGS = (
     _TAG,
@@ -249,25 +246,25 @@ TAGS = (
     _with_header("[TOOL_CALLS]", r"\[TOOL_CALLS\]\s{0,64}(?=[\[{])"),
     _with_header("[tool:", r"\[tool:[ \t]{0,16}(?P<name>[^\]\r\n]{1,120})\]\s{0,64}(?=\{)", _MARKER_CLOSER),
 )
-"""The forms that models write if their server did not recognise their call; unmistakable, so people never see them."""
+"""Forms that appear if a server did not recognise a call; unmistakable, so never shown."""
 _FIRST_KEY = r'\{\s*"(?:name|arguments|parameters)"\s*:'
 BARE = (
     _with_header("[", r"\[(?P<name>[^\]\r\n]{1,120})\][ \t]{0,64}\r?\n\s{0,64}(?=\{)", _MARKER_CLOSER, must_close=True),
     Form(opening="{", header=re.compile(rf"(?:\[\s*)?{_FIRST_KEY}"), read=_bare),
 )
 ALONE = (*TAGS, *BARE)
-"""All forms, also those that are a call only if the answer is nothing else."""
+"""All forms, including those that are calls only without other text."""
 
 
 OPENINGS_MAX = 1_000
-"""A model that has got stuck repeats itself: after this number of openings an answer is words."""
+"""A stuck model repeats itself: after this many openings the rest is text."""
 SPAN_CHARS_MAX = 1_000
-"""A code span begins and ends so near to the call that it quotes, or its backtick is a lone one."""
+"""The distance within which a code span around a call must open and close."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Stretch:
-    """Text that is no words, and the calls that it makes; none in what is only kept from people."""
+    """Text to cut out, and its calls; none if it is only hidden."""
 
     start: int
     end: int
@@ -275,8 +272,8 @@ class Stretch:
 
 
 def calls_among_words(text: str, forms: tuple[Form, ...], tools: Tools, *, in_spans: bool = False) -> Iterator[Stretch]:
-    """The calls in `text`. With `in_spans` a code span that has its line to itself is a call and no quotation: models
-    that write calls by prompt put them so."""
+    """Yield the calls in `text`. With `in_spans`, a code span alone on its line is a call, not a quotation, as models
+    write prompted calls."""
     openings = opening_of(forms)
     at, fence, line = 0, "", ""
     for _ in range(OPENINGS_MAX):
@@ -298,12 +295,12 @@ def calls_among_words(text: str, forms: tuple[Form, ...], tools: Tools, *, in_sp
 
 @cache
 def opening_of(forms: tuple[Form, ...]) -> re.Pattern[str]:
-    """A pattern of the places at which one of them may begin."""
+    """Return a pattern of the forms' openings."""
     return re.compile("|".join(re.escape(form.opening) for form in forms) or r"\Z.")
 
 
 def calls_alone(text: str, tools: Tools) -> list[Stretch]:
-    """The calls of a text that is nothing else; empty if it is something else."""
+    """Return the calls of a text that has nothing else; empty otherwise."""
     stretches: list[Stretch] = []
     at = 0
     while begin := re.compile(r"\S").search(text, at):
@@ -327,7 +324,7 @@ _SPAN = re.compile(r"(?<!`)(`+)(?!`).*?(?<!`)\1(?!`)")
 
 
 def _fence(text: str, start: int, end: int, fence: str) -> str:
-    """The Markdown fence that is open at `end`, from the one that was at `start`; empty without one."""
+    """Return the Markdown fence open at `end`, given the one open at `start`; empty if none."""
     line_end = text.find("\n", end, end + SPAN_CHARS_MAX)
     for line in _FENCE.finditer(text, start, line_end if line_end >= 0 else end + SPAN_CHARS_MAX):
         if not fence:
@@ -338,8 +335,8 @@ def _fence(text: str, start: int, end: int, fence: str) -> str:
 
 
 def _quoting_span(before: str, after: str) -> bool | None:
-    """True if the code span that holds a call has its line to itself; None if no span does. `before` and `after` are the
-    rest of the call's line."""
+    """Return True if the code span around a call is alone on its line, None if there is no span. `before` and `after`
+    are the rest of the call's line."""
     rest = _SPAN.sub("…", before)
     run = re.search("`+", rest)
     closing = re.search(rf"(?<!`){run[0]}(?!`)", after) if run else None

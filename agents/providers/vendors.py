@@ -1,6 +1,6 @@
-"""The vendors of the Chat wire, one literal record each: to add one is to add its record.
+"""The vendors of the Chat API, one record each.
 
-Which record a provider gets: the `dialect` in its config, else its name, else the host of its baseUrl, else `generic`.
+A provider's record is selected by the `dialect` in its config, else its name, else the host of its baseUrl, else `generic`.
 """
 
 from collections.abc import Mapping
@@ -12,99 +12,98 @@ from urllib.parse import urlsplit
 from agents.messages import StopReason
 
 ThinkingForm: TypeAlias = Literal["none", "effort", "deepseek", "switch", "kept", "enable", "reasoning", "template"]
-"""The way to ask for thinking: `none` not at all · `effort` reasoning_effort · `deepseek` thinking.type and an effort ·
-`switch` thinking.type alone, or an effort if a model cannot be switched · `kept` thinking.type, and earlier
-thinking is to be kept · `enable` enable_thinking and a budget · `reasoning` an object of that name · `template`
-arguments of the chat template."""
+"""The way to request thinking: `none` not at all · `effort` reasoning_effort · `deepseek` thinking.type and an effort ·
+`switch` thinking.type alone, or an effort if a model cannot be switched · `kept` thinking.type, keeping earlier thinking ·
+`enable` enable_thinking and a budget · `reasoning` an object of that name · `template` arguments of the chat template."""
 
 Replay: TypeAlias = Literal["never", "calls", "filled", "own", "details", "chunks"]
-"""The reasoning that goes back: `never` none · `calls` on every message with calls, "" if we have none · `filled` the
-same, but "" is refused · `own` what we have · `details` the list of reasoning_details as it came · `chunks`
-the thinking chunks of a content that is a list, each in its place."""
+"""The reasoning to resend: `never` none · `calls` on every message with calls, "" if we have none · `filled` the same,
+but "" is refused · `own` what we have · `details` the list of reasoning_details unchanged · `chunks` the thinking
+chunks of a content list, in place."""
 
 ForcedChoice: TypeAlias = Literal["none", "required", "named"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WellKnown:
-    """A vendor of any wire that is known by name."""
+    """A vendor of any API, known by name."""
 
     names: tuple[str, ...] = ()
-    """Names of providers in the config that mean it; the first is the one that `auto` says."""
+    """Provider names in the config that select it; `auto` uses the first."""
     title: str = ""
-    """Its name, for people."""
+    """The display name."""
     made_at: str = ""
-    """The page on which a person makes a key."""
+    """The page for creating a key."""
     variables: tuple[str, ...] = ()
-    """The environment variables that usually hold the key: the first that is set counts."""
+    """The usual environment variables of the key; the first that is set is used."""
     hosts: tuple[str, ...] = ()
-    """Its hosts, subdomains included, with a port if only that one is meant; other addresses may offer any model."""
+    """Hosts, including subdomains, with a port if only that one is meant; other addresses may offer any model."""
     default_model: str = ""
-    """The model, without the provider, that `auto` takes if this vendor's key is the first that is set. Empty if none
-    is obvious."""
+    """The model, without the provider, that `auto` uses if this vendor's key is the first one set; empty if none is
+    obvious."""
 
     def model_of(self, name: str) -> str:
-        """The default model, under one of the vendor's names."""
+        """Return the default model under one of the vendor's names."""
         return f"{name}/{self.default_model}"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Vendor(WellKnown):
-    """One of the Chat wire. Its names and hosts pick this record."""
+    """A vendor of the Chat API. Its names and hosts select this record."""
 
     base_url: str | None = None
-    """The address that requests go to if the config does not say; None if only the config can know."""
+    """The default address; None if only the config can know it."""
     keyless: bool = False
-    """May be asked without a key."""
+    """Works without a key."""
     key_path: str = ""
-    """A path that only a good key gets, if anybody gets the list of models."""
+    """A path that checks a key, if the list of models is public."""
     models: Mapping[str, str] = field(default_factory=dict)
-    """Patterns of model names that another record is about."""
+    """Model name patterns that another record describes."""
 
     limit_field: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
     stream_options: bool = True
-    """Takes `stream_options.include_usage`."""
+    """Supports `stream_options.include_usage`."""
     prompt_cache_key: bool = False
     description_chars_max: int | None = None
-    """The longest description of a tool, if longer ones have been refused."""
+    """The limit of a tool's description, if there is one."""
     thinking: ThinkingForm = "none"
     reasoning_unarmed: tuple[str, ...] = ()
-    """Patterns of models that take no tools while they reason: with tools they are asked not to."""
+    """Patterns of models that refuse tools while reasoning: with tools, reasoning is turned off."""
 
     choices: frozenset[ForcedChoice] = frozenset({"none", "required", "named"})
-    """Forms of tool_choice that it takes and heeds, besides `auto`."""
+    """Supported forms of tool_choice, besides `auto`."""
     forced_while_thinking: bool = True
-    """Takes `required` and the named form while the model thinks."""
+    """Supports `required` and the named form while the model thinks."""
     required: str = "required"
-    """Its word for that form."""
+    """The vendor's value for `required`."""
     always_choice: bool = False
-    """Wants tool_choice with every request that has tools."""
+    """Needs tool_choice in every request with tools."""
 
     may_ignore_tools: bool = False
-    """Some of its models take no tools and answer in words without saying so."""
+    """Some of its models silently ignore tools and answer in text."""
 
     call_content: Literal[""] | None = None
-    """The content of a message that only calls."""
+    """The content of a message with only calls."""
     json_arguments: bool = False
-    """Refuses a history whose arguments are not JSON."""
+    """Refuses a history with arguments that are not JSON."""
     json_results: bool = False
-    """Wants results as JSON text."""
+    """Requires results as JSON text."""
     ids: str = r"[a-zA-Z0-9_-]{1,64}"
-    """Ids of calls that it takes; others are renamed."""
+    """Accepted call ids; others are renamed."""
     replay: Replay = "never"
     reasoning_fields: tuple[str, ...] = ("reasoning_content", "reasoning")
-    """The fields that reasoning comes in; the first is the one that it goes back in."""
+    """The fields of reasoning in answers; the first is used for resending."""
 
     finish: Mapping[str, StopReason] = field(default_factory=dict)
-    """Finish reasons that OpenAI does not have; `error` is a failed attempt."""
+    """Finish reasons beyond OpenAI's; `error` is a failed attempt."""
     finish_known: bool = False
-    """Has no other finish reasons: behind an unknown one no calls run."""
+    """The list is complete: after an unknown reason no calls are run."""
     finish_optional: bool = False
-    """Sends no finish reason at times: then `[DONE]` alone is the proof of an end."""
+    """Sometimes omits the finish reason; `[DONE]` then proves the end."""
 
     @property
     def name(self) -> str:
-        """The name that `dialect` in the config gives."""
+        """The value of `dialect` in the config."""
         return self.names[0] if self.names else "generic"
 
 
@@ -284,7 +283,7 @@ VENDORS: dict[str, Vendor] = {
 
 
 def vendor_for(name: str, base_url: str | None, dialect: str | None) -> Vendor:
-    """The record of the provider called `name` in the config. Raises ValueError, with the fix, for an unknown dialect."""
+    """Return the record of provider `name`. Raises ValueError, with the fix, for an unknown dialect."""
     if dialect is not None:
         if dialect not in VENDORS:
             raise ValueError(f"unknown dialect {dialect!r}: this release knows {', '.join(VENDORS)}")
@@ -295,7 +294,7 @@ def vendor_for(name: str, base_url: str | None, dialect: str | None) -> Vendor:
 
 
 def for_model(vendor: Vendor, model: str) -> Vendor:
-    """The record that is about this model of the vendor's: some vendors have had two eras."""
+    """Return the record for this model: some vendors changed their API between models."""
     other = next((name for pattern, name in vendor.models.items() if fnmatchcase(model, pattern)), vendor.name)
     return VENDORS[other] if other != vendor.name else vendor
 

@@ -95,9 +95,8 @@ class Outbox:
         """Urgent parts in flight, by chat."""
 
     async def deliver(self, lease: Lease, part: OutboxPart, *, queued: bool = False) -> bool:
-        """Deliver a part. Return True if that was the session's last work and released it. Later parts of the session
-        wait. `queued`: the latest commit confirmed that it is queued. A saying session's part yields to replies in its
-        chat."""
+        """Deliver a part. Return True if that was the session's last work and released it. Later parts of the session wait.
+        `queued`: the latest commit confirmed that it is queued. A saying session's part yields to replies in its chat."""
         chat = chat_named(lease.sid)
         if is_saying(lease.sid):
             return await self._deliver(lease, part, queued=queued, behind=chat)
@@ -158,8 +157,7 @@ class Outbox:
 
 
 class Attempts:
-    """Single attempts through the configured channel accounts. A part older than `limits.deliverySeconds` is not
-    retried."""
+    """Single attempts through the configured channel accounts. A part older than `limits.deliverySeconds` is not retried."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
