@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 PROMPT = "> "
 POLL_SECONDS, NOTICE_SECONDS = 1.0, 0.2
-"""The pauses between looks into the database while the stream is silent, and until Ctrl-C is noticed."""
+"""Poll intervals: for the database while the stream is silent, and for Ctrl-C."""
 DELIVERY_LOOKS = 10
-"""Looks that find an answer in the database before its words are taken from there, and not from the stream."""
+"""Polls that find an answer in the database before it is printed from there instead of the stream."""
 INTERRUPTED = 130
 FAILURES = {"failed", "declined", "over-budget", "too-many", "too-fast", "stopped", "stale", "recalled", "erased"}
 HELP = (
@@ -71,7 +71,7 @@ def chat(
 
 
 class Screen:
-    """The printed part of a conversation: `follow` prints on its own thread while the person writes or waits."""
+    """Prints a conversation: `follow` runs in a thread while the user types or waits."""
 
     def __init__(self, conversation: "Conversation", *, interactive: bool) -> None:
         self._conversation = conversation
@@ -80,10 +80,10 @@ class Screen:
         self._news = threading.Event()
         self._answered: dict[str, dict[str, Any]] = {}
         self._message = ""
-        """The message that is being answered; `_shown` is the part of the answer that is printed."""
+        """The message being answered; `_shown` is the printed part of the answer."""
         self._shown = ""
         self._stopped = ""
-        """The text that was printed when Ctrl-C ended it."""
+        """The text that was printed before Ctrl-C."""
         self._is_mid_line = False
         self._tools: dict[str, str] = {}
         self._is_prompting = False
@@ -135,7 +135,6 @@ class Screen:
                 self._ask("/stop", [])
 
     def _ask(self, text: str, paths: list[Path]) -> str:
-        """Sends it, waits, and returns the turn's outcome. Raises OperatorError."""
         try:
             files = [self._conversation.upload(path) for path in paths]
         except OSError as error:
@@ -154,14 +153,12 @@ class Screen:
             signal.signal(signal.SIGINT, before)
 
     def _interrupt(self, *_: object) -> None:
-        """Handles Ctrl-C while a message is answered. `_wait` notices the first one, since the code it would interrupt may
-        swallow it. The second interrupts at once."""
+        # `_wait` polls for the first Ctrl-C, since other code may swallow the exception. The second one interrupts.
         if self._is_interrupted:
             raise KeyboardInterrupt
         self._is_interrupted = True
 
     def _wait(self, message: str) -> str:
-        """Waits until the turn has ended and its words are here, from the stream or else from the database."""
         looks = 0
         while True:
             for _ in range(round(POLL_SECONDS / NOTICE_SECONDS)):
@@ -180,7 +177,7 @@ class Screen:
                 return outcome
 
     def follow(self) -> None:
-        """Prints events until the stream is refused."""
+        """Print events until the stream is refused."""
         for name, data in self._conversation.events():
             if name == "turn":
                 self._turn(data)
@@ -200,7 +197,7 @@ class Screen:
             self._note(f"({turn['note']})")
 
     def _draft(self, text: str) -> None:
-        """Prints what continues the text shown; an answer that does not continue it is printed once whole."""
+        # A draft that does not continue the printed text waits for the whole answer.
         text = printable(text).rstrip()
         if self._streams and text.startswith(self._shown):
             self._write(text[len(self._shown) :], end="")
@@ -222,13 +219,12 @@ class Screen:
             self._answered[message["reply_to"]] = message
 
     def _note(self, text: str) -> None:
-        """Prints a note beside the answer if a person watches."""
         if self._streams and sys.stderr.isatty():
             self._write("\n" * self._is_mid_line + text, err=True)
             self._is_mid_line = False
 
     def _write(self, text: str, *, end: str = "\n", err: bool = False) -> None:
-        """Prints above the line that the person is typing."""
+        # Keep the line that the user is typing below the output.
         if not self._is_prompting:
             print_text(text + end, nl=False, err=err)
             return

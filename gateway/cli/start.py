@@ -31,12 +31,12 @@ if TYPE_CHECKING:
     from gateway.config.root import Config
 
 TEMPLATE = Path(__file__).with_name("config.template.yaml")
-"""The template has every platform; each stays off until its secrets are set."""
+"""The shipped config with every platform; each is off until its secrets are set."""
 _SCHEMA = "# yaml-language-server: "
 
 
 def examples() -> Mapping[str, Path]:
-    """The example configs that ship with the documentation, by name."""
+    """Return the documentation's example configs by name."""
     from agents.runner import DOCS_DIR
 
     return {it.stem: it for it in sorted((DOCS_DIR / "examples").glob("*.yaml"))}
@@ -135,8 +135,8 @@ def _say_port(port: int) -> None:
 
 
 def prepare(config: Path, host: str | None) -> bool:
-    """Make what a first start lacks: the config, and a token for the page if others than this machine reach it and no one
-    could sign in. Return True if it made a token. Raises OperatorError."""
+    """Write the config if there is none, and a token for the page if it is exposed and no one could sign in. Return whether
+    a token was written. Raise OperatorError."""
     import fcntl
     import secrets
 
@@ -148,7 +148,7 @@ def prepare(config: Path, host: str | None) -> bool:
         raise OperatorError(_unwritable(folder))
     lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # replicas may share the folder, and begin together
+        fcntl.flock(lock, fcntl.LOCK_EX)  # replicas may share the folder and start together
         if not config.exists() and not config.is_symlink():
             _write(config, _template(), environment())
             print_text(f"{config.absolute()}: written", err=True)
@@ -189,8 +189,8 @@ def run_gateway(
     shown: Callable[[str], object] | None = None,
     made_token: bool = False,
 ) -> None:
-    """Serve until a signal ends it. `shown` gets the address of the page once it listens, unless one has to sign in.
-    `made_token`: this start has made the token of the page, so it also prints a link."""
+    """Serve until a signal. `shown` gets the page's URL once the gateway listens, unless the page needs a sign-in. With
+    `made_token`, this start has written the page's token, so it also prints a link."""
     from gateway.app.gateway import Gateway
     from gateway.app.serve import Reload, harden, listen, run
     from gateway.config.serving import ServingFile
@@ -242,27 +242,26 @@ def run_gateway(
 
 
 def serve_shown(config: Path) -> None:
-    """Serves until a signal ends it, and opens the page if a person can see it."""
-    os.umask(umask := os.umask(0))  # as it is before the gateway makes its own strict: the browser is no part of it
+    """Serve until a signal, and open the page in a browser if there is a display."""
+    os.umask(umask := os.umask(0))  # the browser keeps the user's umask; the gateway sets a strict one
     run_gateway(config, shown=lambda address: _browse(address, umask) if has_display(environment()) else None)
 
 
 def has_display(env: Mapping[str, str]) -> bool:
-    """A browser that is started here is seen by the person at the terminal."""
+    """Return whether a browser started here is visible to the user."""
     if "SSH_CONNECTION" in env:
         return False
     return sys.platform == "darwin" or bool(env.get("DISPLAY") or env.get("WAYLAND_DISPLAY"))
 
 
 def _browse(address: str, umask: int) -> None:
-    """Starts a separate process: some browsers hold their caller for seconds, and Ctrl-C is not for them."""
+    # In a separate process, since some browsers block for seconds, and Ctrl-C must not reach them.
     command = [sys.executable, "-I", "-m", "webbrowser", address]
     null = subprocess.DEVNULL
     subprocess.Popen(command, stdin=null, stdout=null, stderr=null, start_new_session=True, umask=umask)
 
 
 def _chosen(provider: str | None, model: str | None) -> str:
-    """The model that the command line names; empty for none. Raises OperatorError."""
     from agents.providers.config import WELL_KNOWN
 
     vendors = {it.names[0]: it for it in WELL_KNOWN if it.names and it.default_model}
@@ -284,7 +283,6 @@ def _wanted(draft: "ConfigDraft", channels: list[Platform], provider: str | None
 
 
 def _example(name: str) -> str:
-    """The text of an example, for any folder. Raises OperatorError."""
     from gateway.config.problems import quoted, suggestion
 
     found = examples()
@@ -299,11 +297,11 @@ def _template() -> str:
 
 
 def _finish(draft: "ConfigDraft", config: Path, missing: list[str]) -> bool:
-    """Writes the config and `.env`, and says what comes next; true if nothing that it cannot do without is missing."""
+    """Write the config and `.env`, print the next steps, and return whether nothing required is missing."""
     from gateway.config.load import DOTENV, append
 
     if draft.missing:
-        draft.load()  # all but that is right
+        draft.load()  # validates the rest
         _create(config, draft.text)
     else:
         _write(config, draft.text, {**environment(), **draft.given})
@@ -326,7 +324,6 @@ def _finish(draft: "ConfigDraft", config: Path, missing: list[str]) -> bool:
 
 
 def _write(path: Path, text: str, env: Mapping[str, str]) -> None:
-    """Writes the config. Raises OperatorError if the file exists by now or an option is wrong."""
     from gateway.config.load import load
     from gateway.config.problems import ConfigErrors
 

@@ -1,8 +1,7 @@
-"""A person at a terminal is one more page of the web chat: the same door, inbox, commands and approvals.
+"""The terminal chat is a client of the web chat, with the same API, inbox, commands and approvals.
 
-If a gateway serves already, its door is used. If the database is free, a private gateway is opened for as long as the
-conversation lasts: it listens on this machine alone, under a token made for it, connects no platform and takes up no work
-of others.
+It connects to the serving gateway. If there is none, it runs a private gateway for the conversation, which listens on
+loopback with a random token, connects no platform and takes up no other work.
 """
 
 import asyncio
@@ -42,17 +41,17 @@ from gateway.store.sqlite import DatabaseInUse
 from gateway.store.store import Store
 
 SILENT_SECONDS = 45.0
-"""A stream silent for longer is dead: the door breaks the silence every 15 seconds."""
+"""Read timeout of the event stream; the server sends a keepalive every 15 seconds."""
 RECONNECT_SECONDS = 1.0
 UPLOAD_SECONDS = 600.0
 PROBE_SECONDS = 5.0
 BUSY_SECONDS = 20
-"""The longest wait for a database that is in use although no gateway serves."""
+"""The timeout for a database that is in use although no gateway serves."""
 
 
 @contextmanager
 def door(loaded: Loaded, url: str | None, scrubber: Scrubber, language: str) -> Iterator[httpx.Client]:
-    """Opens the web chat of the gateway that serves at `url` or by the config, or of a private one. Raises OperatorError."""
+    """Connect to the gateway at `url` or of the config, or to a private one. Raise OperatorError."""
     config = loaded.config
     store = None if url else free_store(config, BUSY_SECONDS)
     if store is None:
@@ -70,7 +69,7 @@ def door(loaded: Loaded, url: str | None, scrubber: Scrubber, language: str) -> 
 
 
 def free_store(config: Config, seconds: int) -> Store | None:
-    """Opens the database, unless a gateway serves it. Another command may be done with it within `seconds`."""
+    """Open the database unless a gateway serves it, waiting up to `seconds` for another command."""
     for second in range(seconds):
         try:
             return open_store(config.database)
@@ -90,7 +89,7 @@ def _client(url: str, language: str, **headers: str) -> httpx.Client:
 
 
 async def _cookie(config: DatabaseConfig) -> str:
-    """Signs in with a link made on the spot: a process that may write the database may sign in."""
+    # Whoever can write the database may create a sign-in link.
     sessions = DatabaseSessions(read=offline(config), write=offline(config))
     admission = Admission(token="", way="link", sessions=sessions)
     return f"{SECURE_COOKIE}={await admission.sign_in(admission.offer_link() or '', ())}"
@@ -143,24 +142,24 @@ class Conversation:
         self._folder: Path | None = None
 
     def say(self, message: str, text: str, files: Sequence[str] = ()) -> None:
-        """Sends a message under this id. Raises OperatorError."""
+        """Send a message with this id. Raise OperatorError."""
         body = {"id": message, "chat": self.chat, "agent": self._agent, "text": text, "files": list(files)}
         self._asked("POST", "/webhooks/web/default", json=body)
 
     def upload(self, path: Path) -> str:
-        """Raises OperatorError and OSError."""
+        """Upload a file and return its id. Raise OperatorError or OSError."""
         uploaded = self._asked("POST", "/api/files", params={"name": path.name}, content=path.read_bytes())
         return str(uploaded["id"])
 
     def save(self, file: dict[str, Any]) -> Path:
-        """Saves a file that the agent sent, in a folder made for the conversation."""
+        """Save a file from the agent in a temporary folder of the conversation."""
         self._folder = self._folder or Path(tempfile.mkdtemp(prefix="clawgate-"))
         path = self._folder / Path(f"{file['id'][:8]}-{file['name']}".replace("/", "_")).name
         path.write_bytes(self._answered("GET", f"/api/files/{file['id']}", params={"download": ""}).content)
         return path
 
     def answer(self, message: str) -> tuple[str, str | None] | None:
-        """The turn's outcome and its reply, from any replica; None until the turn has ended. A silence has no reply."""
+        """Return the turn's outcome and its reply, if any; None until the turn has ended, on any replica."""
         with connected(self._database) as connection:
             found = answer(connection, f"web:default:{self.chat}:{message}")
         if found is None:
@@ -169,7 +168,7 @@ class Conversation:
         return str(orjson.loads(found.final)["outcome"]), words if found.payloads else None
 
     def events(self) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Yields what happens in the conversation, until the stream is refused or the client closed."""
+        """Yield the conversation's events until the stream is refused or the client is closed."""
         patience = httpx.Timeout(UPLOAD_SECONDS, read=SILENT_SECONDS)
         while not self._http.is_closed:
             with suppress(httpx.TransportError, RuntimeError):  # the latter if it is closed in this very moment
@@ -194,7 +193,7 @@ class Conversation:
                 yield name, orjson.loads(value)
 
     def close(self) -> None:
-        """Ends the session of the sign-in, if there was one."""
+        """Sign out, if there was a sign-in."""
         with suppress(httpx.HTTPError):
             self._http.delete("/api/session")
 

@@ -1,10 +1,7 @@
-"""The questions of `init`: each is asked again until its answer can be used, and each secret is tried on the spot.
+"""The questions of `init`: each repeats until its answer is valid, and each secret is tried immediately.
 
-A person may always go on: with Enter for later, or by keeping what could not be tried. What `check` would refuse is
-never kept.
-
-The config is tried before it is written, as the config that it will be: read by the same reader, and asked by doctor's
-probes.
+Enter skips a question, and an answer that could not be tried may be kept, but never one that `check` would reject. The draft
+is read by the config's reader and tried by doctor's probes before it is written.
 """
 
 import asyncio
@@ -50,7 +47,7 @@ _YES, _NO = {"y", "yes", "是", "好"}, {"n", "no", "否", "不"}
 
 
 class Wizard:
-    """Fills a draft with a person's answers. `later` are the variables that they have yet to set."""
+    """Fills a draft with the user's answers. `later` are the variables that are still to be set."""
 
     def __init__(self, draft: "ConfigDraft", language: Language) -> None:
         self._draft = draft
@@ -58,7 +55,7 @@ class Wizard:
         self._zh = language == "zh"
 
     def ask(self, channels: Sequence[Platform], provider: str | None, model: str | None, agent: str) -> None:
-        """All that the shipped template leaves open; the arguments are what the command line says already."""
+        """Ask what the shipped template leaves open; the arguments are from the command line."""
         self._say("hello")
         if model:
             self._draft.model = model
@@ -73,7 +70,7 @@ class Wizard:
         self._draft.agent = self._asked("agent", agent, lambda it: _fits(AgentId, it) or self._wrong("no_agent"))
 
     def fill(self) -> None:
-        """All that an example leaves open."""
+        """Ask what an example leaves open."""
         self._say("hello")
         if self._draft.leaves_model:
             self._choose_model(None)
@@ -136,7 +133,7 @@ class Wizard:
         return by_word[self._asked("number", numbers[next(there, LATER)], known).lower()]
 
     def _key(self, vendor: WellKnown, reference: str) -> list[str]:
-        """Asks for the vendor's key and tries it; gives the models that it opens."""
+        """Ask for the vendor's key, try it, and return the models that it gives access to."""
         variable = next((it for it in vendor.variables if self._draft.there.get(it)), vendor.variables[0])
         where = f" ({vendor.made_at})" if vendor.made_at else ""
         title = vendor.title or vendor.names[0]
@@ -196,7 +193,6 @@ class Wizard:
         return self._asked("model", default, good)
 
     def _platform(self, platform: Platform, names: Sequence[str]) -> None:
-        """Asks for a platform's secrets, until it takes them or the person goes on."""
         while True:
             asked = [it for it in names if not self._draft.there.get(it)]
             secrets = {name: value for name in asked if (value := self._secret(name))}
@@ -210,7 +206,6 @@ class Wizard:
                 del self._draft.given[name]
 
     def _accepted(self, platform: Platform, names: Sequence[str]) -> bool:
-        """True if the platform takes them, or the person keeps them."""
         if mistake := self._draft.mistake(names):
             self._say("mistake", mistake)
             return False
@@ -238,7 +233,6 @@ class Wizard:
                 self._other(name)
 
     def _secret(self, word: str, *values: str) -> str:
-        """A secret, or empty for later."""
         while value := prompt(self._word(word, *values), hide_input=sys.stdin.isatty()):
             if not SECRET.fullmatch(value):
                 self._say("no_secret")
@@ -249,7 +243,6 @@ class Wizard:
         return value
 
     def _asked(self, word: str, default: str, good: Callable[[str], bool]) -> str:
-        """The first answer that is good; `good` says why another is not."""
         while not good(answer := prompt(self._word(word), default=default, show_default=bool(default))):
             pass
         return answer
@@ -363,7 +356,7 @@ def _is_free(port: int) -> bool:
 
 @dataclass
 class ConfigDraft:
-    """`there` is what is set already; `given` what a person has given for variables."""
+    """`there` are the variables that are already set, `given` those from the user."""
 
     base: str
     there: Mapping[str, str]
@@ -373,7 +366,7 @@ class ConfigDraft:
     provider: str = ""
     """A line of `providers:`."""
     port: int = 0
-    """The port in place of the usual one; 0 if that is free."""
+    """The port instead of the default; 0 if that is free."""
 
     @property
     def text(self) -> str:
@@ -394,14 +387,14 @@ class ConfigDraft:
 
     @property
     def missing(self) -> list[str]:
-        """The variables that the config cannot do without and that are not set, in its order."""
+        """Return the required variables that are not set, in file order."""
         return [name for name in required(self.base) if not self.value(name)]
 
     def value(self, name: str) -> str:
         return self.given.get(name) or self.there.get(name) or ""
 
     def load(self) -> Loaded:
-        """The config as it would be, with stand-ins for what is missing. Raises ConfigErrors."""
+        """Load the draft, with placeholders for missing variables. Raise ConfigErrors."""
         stand_ins = {name: stand_in(name) for name in self.missing}
         with tempfile.TemporaryDirectory() as folder:
             file = Path(folder) / "config.yaml"
@@ -409,7 +402,7 @@ class ConfigDraft:
             return load(file, {**self.there, **stand_ins, **self.given})
 
     def mistake(self, names: Iterable[str]) -> str:
-        """The sentence of `check` about the values of these variables; empty without any."""
+        """Return the problem that `check` reports for these variables; empty if there is none."""
         try:
             self.load()
         except ConfigErrors as errors:
@@ -417,7 +410,7 @@ class ConfigDraft:
         return ""
 
     def try_model(self, reference: str, key: str) -> ModelError | list[str]:
-        """The models that the provider of `reference` lists to this key."""
+        """Return the models that the provider of `reference` lists for this key."""
         name = reference.partition("/")[0]
         before, self.model = self.model, reference
         try:
@@ -429,7 +422,7 @@ class ConfigDraft:
         return asyncio.run(doctor.listed(name, provider, key, seconds=TRY_SECONDS))
 
     def try_channel(self, kind: str) -> Sequence[Finding]:
-        """The findings of doctor about the channel's accounts, the credentials first. Raises ConfigErrors."""
+        """Return doctor's findings about the channel's accounts, credentials first. Raise ConfigErrors."""
         config = self.load().config
         accounts = [it for it in configured(config.channels) if it.kind.name == kind]
 

@@ -1,8 +1,7 @@
-"""The mistakes in a config file: one line each, with the place, the key and the fix.
+"""Problems of a config file: a line for each, with the position, the key and the fix.
 
-Positions are those of the file as a person sees it in an editor, lines and columns from 1. A value of the file or of
-the environment is never part of a message, since it may be a secret; names that a person wrote as keys are, where they
-do not look like one, and so are lists of what would have been right. The other modules here find the problems.
+Positions count lines and columns from 1, as editors do. Messages never contain values of the file or the environment, which
+may be secrets, but may contain keys that do not look like secrets. The other modules here find the problems.
 """
 
 import difflib
@@ -18,15 +17,15 @@ from gateway.observe.secrets import REDACTED, redacted
 from gateway.program import OperatorError
 
 PROBLEMS_MAX = 100
-"""The most problems that are listed; one further line counts the rest."""
+"""Problems that are listed; one more line counts the rest."""
 
 Key: TypeAlias = tuple[str | int, ...]
-"""The place of a value in the file: mapping keys and list indexes from the top."""
+"""The path of a value in the file: mapping keys and list indexes from the root."""
 Warned: TypeAlias = Iterator[tuple[Key, Bilingual, Bilingual]]
-"""Messages, each behind the key whose place in the file is shown, and before its fix; `()` if no key is concerned."""
+"""Tuples of key, message and fix; the key is `()` if none is concerned."""
 
 INHERITED = frozenset(field.alias or name for name, field in AgentDefaults.model_fields.items())
-"""The keys that an agent has from `agents.defaults`."""
+"""The keys that agents inherit from `agents.defaults`."""
 _PLAIN_KEY = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _KEY_CHARS_MAX = 64
 _HIDDEN_CHARS_MIN = 6
@@ -41,13 +40,13 @@ class Position:
 
     @classmethod
     def of(cls, mark: Any) -> "Position":
-        """The position of one of the YAML parser's marks, which count from 0."""
+        """Convert a mark of the YAML parser, which counts from 0."""
         return cls(mark.line + 1, mark.column + 1)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Mark:
-    """The place of a value, and of its key if it has one."""
+    """The position of a value, and of its key if it has one."""
 
     key: Position | None
     value: Position
@@ -55,7 +54,7 @@ class Mark:
 
 @dataclass(frozen=True, order=True, slots=True)
 class Problem:
-    """One thing to mend. `file` is the file as the user named it; `path` is empty if no key is concerned."""
+    """A problem of the config. `file` is the path that the user typed; `path` is empty if no key is concerned."""
 
     file: str
     line: int
@@ -64,7 +63,7 @@ class Problem:
     message: str
     fix: str = ""
     names: tuple[str, ...] = ()
-    """The names in the environment that the value comes from."""
+    """The environment variables in the value."""
 
     def __str__(self) -> str:
         return str(self.finding)
@@ -85,7 +84,7 @@ class ConfigErrors(OperatorError):
 
 
 class Findings:
-    """Collects problems while a file is read. What was reported once is not reported again as its own consequence."""
+    """Collects problems while a file is read, without reporting consequences of earlier ones."""
 
     def __init__(self, file: str) -> None:
         self._file = file
@@ -97,11 +96,11 @@ class Findings:
         self._names: Mapping[Key, tuple[str, ...]] = {}
 
     def locate(self, marks: Mapping[Key, Mark], names: Mapping[Key, tuple[str, ...]]) -> None:
-        """Makes keys locatable. `names` are the environment names of values: a mistake in one is not the file's."""
+        """Set the positions of keys. `names` are the environment variables in values, which may cause a problem."""
         self._marks, self._names = marks, names
 
     def origin(self, key: Key) -> Key:
-        """The key under which a value was written: an agent's may be in its own block or in the defaults."""
+        """Return the key where a value was written: an agent's may be in `agents.defaults`."""
         end = len(key)
         while end and isinstance(key[end - 1], int):
             end -= 1
@@ -110,7 +109,7 @@ class Findings:
         return default if inherits and key[:end] not in self._marks and default[: end - 1] in self._marks else key
 
     def place_of(self, key: Key) -> str:
-        """The place of a key, or of what should hold it, to put before a sentence; empty if the file has neither."""
+        """Format the position of a key, or of its nearest parent, as a message prefix; empty if the file has neither."""
         key = self.origin(key)
         marks = (self._marks.get(key[:length]) for length in range(len(key), 0, -1))
         mark = next(filter(None, marks), None)
@@ -120,20 +119,20 @@ class Findings:
         return f"{self._file}:{at.line}:{at.column}: "
 
     def is_sound(self, key: Key) -> bool:
-        """True if no problem is known of it or of what contains it."""
+        """Return whether the key and its parents have no known problem."""
         key = self.origin(key)
         return not any(key[:length] in self._broken for length in range(len(key) + 1))
 
     def at(self, position: Position, key: Key, text: str, names: tuple[str, ...] = ()) -> None:
-        """Adds a problem at a place. A validator can raise one text only, so the fix is what follows its first dash."""
+        """Add a problem at a position. A validator can raise a single text, so the fix follows its first dash."""
         for value in self._hidden:
             text = text.replace(value, REDACTED)
         message, _, fix = redacted(" ".join(text.split())).partition(" — ")
         self._found.add(Problem(self._file, position.line, position.column, shown(key), message, fix, names))
 
     def add(self, key: Key, message: str, *, on: Literal["key", "value"] = "value", name: str | None = None) -> None:
-        """A problem of this key: with its value, or with the key itself. A key that is not there belongs to the
-        mapping that lacks it. `name` is shown in its place, if the key holds more than a name."""
+        """Add a problem of a key or its value. A missing key is located at the mapping that lacks it. `name` is shown
+        instead of the key, if the key contains more than a name."""
         if not self.is_sound(key):
             return
         key = self.origin(key)
@@ -148,17 +147,17 @@ class Findings:
         place = mark.key if on == "key" and there == key and mark.key is not None else mark.value
         if there == key:
             if (place, message) in self._blamed:
-                return  # the same words, used again through an alias
+                return  # the same message, repeated by an alias
             self._blamed.add((place, message))
         self.at(place, path, message, self._names.get(key, ()) if on == "value" else ())
 
     def hide(self, value: str) -> None:
-        """This came from outside the file: strike it out of messages, wherever a section might quote it."""
+        """Redact a value from outside the file in all messages."""
         if len(value) >= _HIDDEN_CHARS_MIN:
             self._hidden.add(value)
 
     def mark_unusable(self, key: Key) -> None:
-        """Marks the value of this key as reported: later complaints about it are dropped."""
+        """Mark a key as reported, so that later problems of it are dropped."""
         self._broken.add(self.origin(key))
 
     @property
@@ -173,7 +172,7 @@ class Findings:
 
 
 def shown(key: Key) -> str:
-    """`agents.list[0].name`; a key with odd characters is quoted, so that it stays on its line."""
+    """Format a key, such as `agents.list[0].name`; a part with unusual characters is quoted."""
     text = ""
     for part in key:
         name = part if isinstance(part, int) else redacted(part)
@@ -191,21 +190,21 @@ def keyed(key: Key, message: Bilingual) -> Bilingual:
 
 
 def quoted(name: str) -> str:
-    """A name that a person wrote, in quotes, on one line and not too long; no secret in the place of a name."""
+    """Quote a user's name on one line, truncated and redacted."""
     name = redacted(name)
     short = name if len(name) <= _KEY_CHARS_MAX else name[:_KEY_CHARS_MAX] + "…"
     return json.dumps(short, ensure_ascii=not short.isprintable())
 
 
 def suggestion(wrong: str, known: Iterable[str]) -> str:
-    """` — did you mean "name"?`, or the known names if they are few, or nothing."""
+    """Return ` — did you mean "name"?`, or the known names if they are few, or nothing."""
     names = list(known)
     listed = f" — known here: {', '.join(names)}" if 0 < len(names) <= 24 else ""
     return f" — {meant}" if (meant := did_you_mean(wrong, names)) else listed
 
 
 def did_you_mean(wrong: str, names: Sequence[str]) -> Bilingual:
-    """The question for the name that is nearest; empty if none is near."""
+    """Suggest the closest name; empty if none is close."""
     bare = {re.sub(r"[_\- ]", "", name).casefold(): name for name in names}
     near = bare.get(re.sub(r"[_\- ]", "", wrong).casefold())
     if near is None:

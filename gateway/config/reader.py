@@ -1,11 +1,10 @@
-"""Reads a file's data into its config, without stopping at the first mistake.
+"""Validate a file's data into a config, without stopping at the first error.
 
-A value that the root model refuses is reported and taken out, or replaced if it cannot be missing, and the rest is read
-again: so every mistake is found in one run, and what is sound can still be checked against the rest. `agents.defaults` are
-merged into each agent before, and every mistake is still reported where it was written. Data goes in as JSON, because
-strict models take a list for a tuple only there.
+A value that the model rejects is reported and removed, or replaced if it is required, and the rest is validated again, so
+that one run finds all errors. `agents.defaults` are merged into each agent first; errors are reported where they were
+written. Data is passed as JSON, because strict models accept a list for a tuple only there.
 
-The sentence for a refused value says what is expected, never what was found, which may be a secret.
+Messages say what is expected, never the value, which may be a secret.
 """
 
 import json
@@ -22,7 +21,7 @@ from gateway.config.yaml import Document, colon_slip
 
 Root = TypeVar("Root", bound=Config)
 PydanticFault: TypeAlias = Mapping[str, Any]
-"""One of pydantic's errors."""
+"""An error of pydantic's `ValidationError`."""
 
 _EXAMPLE = "add at least one agent: agents: { list: [ { id: assistant } ] }"
 _LINES = "expected a list: lines that begin with -"
@@ -35,11 +34,11 @@ _SENTENCES = {
     (("agents", "list", "*"), "model_type"): "expected a mapping with at least an id, such as { id: assistant }",
     (("bindings",), "tuple_type"): _LINES,
 }
-"""Sentences for keys whose usual one would not help; `*` is any entry of a list."""
+"""Messages for keys where the usual one would not help; `*` is any list entry."""
 
 
 def read(root: type[Root], document: Document, findings: Findings) -> Root:
-    """The config as far as the file is sound; stand-ins for the rest cause no problem. Mistakes go to `findings`."""
+    """Return the valid part of the config, with placeholders for required keys, and report errors to `findings`."""
     data = json.loads(json.dumps(_effective(document.data, fields_of(root))))  # so that no two agents share a mapping
     while True:
         try:
@@ -52,7 +51,7 @@ def read(root: type[Root], document: Document, findings: Findings) -> Root:
 
 
 def _effective(written: Mapping[str, Any], sections: Mapping[str, Any]) -> dict[str, Any]:
-    """Drops empty sections and places for anchors, and gives each agent its defaults."""
+    # Drop empty sections and `x-` keys, and merge the defaults into each agent.
     data = {
         name: value
         for name, value in written.items()
@@ -71,7 +70,7 @@ def _effective(written: Mapping[str, Any], sections: Mapping[str, Any]) -> dict[
 
 
 def merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
-    """`over` on top of `base`: mappings key by key, everything else replaced. An empty block changes nothing."""
+    """Merge `over` into `base`: mappings key by key, everything else replaced. An empty block changes nothing."""
     result = dict(base)
     for name, value in over.items():
         beneath = result.get(name)
@@ -83,14 +82,14 @@ def merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _faults(error: ValidationError, data: Any) -> list[tuple[Key, PydanticFault]]:
-    """Each with its place in the data, in its order. One around another is its consequence, as a list made too short."""
+    # An error that contains another is its consequence, such as a list that is too short.
     faults = [(_place(it, data), it) for it in error.errors(include_url=False)]
     around = {place[:length] for place, _ in faults for length in range(len(place))}
     return [it for it in faults if it[0] not in around]
 
 
 def _place(error: PydanticFault, data: Any) -> Key:
-    """An error's place, without what pydantic adds to it (a union's branch, `[key]`, an index into a made tuple)."""
+    # Skip what pydantic adds: a union's branch, `[key]`, an index into a converted tuple.
     place: list[str | int] = []
     for number, part in enumerate(error["loc"], start=1):
         if _has(data, (*place, part)) or (error["type"] == "missing" and number == len(error["loc"])):
@@ -99,7 +98,7 @@ def _place(error: PydanticFault, data: Any) -> Key:
 
 
 def _read_otherwise(data: Any, place: Key, fault: PydanticFault, text: str | None) -> bool:
-    """True if a value can be read in another way than it was, as its `text`; then `data` has it so."""
+    # Replace the value in `data` by its `text` for a string field, or by an empty mapping.
     if not _has(data, place):
         return False
     value: Any = text if fault["type"] == "string_type" else None
@@ -123,7 +122,6 @@ def _report(place: Key, fault: PydanticFault, root: type[Config], findings: Find
 
 
 def _unknown_key(root: type[Config], key: Key, findings: Findings) -> None:
-    """Report a key that the model at its place does not have. A colon in it separates what was meant as its value."""
     name = str(key[-1])
     if slip := colon_slip(name):
         findings.add(key, slip.message, on="key", name=slip.key)
@@ -134,7 +132,7 @@ def _unknown_key(root: type[Config], key: Key, findings: Findings) -> None:
 
 
 def known_keys(root: type[BaseModel], key: Key) -> list[str]:
-    """The keys that the mapping at `key` may have, as written in the file."""
+    """Return the valid keys of the mapping at `key`, as written in the file."""
     models, parts = [root], iter(key)
     for name in parts:
         annotation = next((fields_of(it)[str(name)].annotation for it in models if name in fields_of(it)), None)
@@ -145,19 +143,18 @@ def known_keys(root: type[BaseModel], key: Key) -> list[str]:
 
 
 def fields_of(model: type[BaseModel]) -> dict[str, FieldInfo]:
-    """A model's fields by the names used in the file."""
+    """Return a model's fields by their names in the file."""
     return {field.alias or name: field for name, field in model.model_fields.items()}
 
 
 def models_of(annotation: Any) -> list[type[BaseModel]]:
-    """The models an annotation mentions: itself, a branch, an item or a value."""
+    """Return the models in an annotation: itself, or those of its branches, items or values."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return [annotation]
     return [model for argument in get_args(annotation) for model in models_of(argument)]
 
 
 def _take_out(data: Any, place: Key, fault: PydanticFault) -> None:
-    """Remove the innermost key around a fault, or put something sound in its place if it is required."""
     match place:
         case ("agents", *rest) if rest in ([], ["list"]):
             data["agents"] = {"list": [{"id": "unnamed"}]}
@@ -240,7 +237,7 @@ def explain(error: Mapping[str, Any]) -> str:
 
 
 def not_a_mapping(value: object, otherwise: str) -> str:
-    """The sentence for a text in place of a mapping: a key and value with a wrong colon are read as one text."""
+    """Return the message for a text in place of a mapping, which may be a key and value with a wrong colon."""
     slip = colon_slip(value) if isinstance(value, str) else None
     return slip.message if slip else otherwise
 

@@ -1,9 +1,8 @@
-"""The record of a serving gateway, and the config in force that commands learn from it.
+"""The record of a serving gateway, by which commands find the config in force.
 
-The record is a small file next to the database. It names the gateway's address, its config as it was accepted and its
-database, also while the config file is being edited, broken or gone. It holds no secret that the config file itself does
-not: what `${NAME}` stands for is not in it. Its reader knows a gateway that was killed by its lock, which falls with the
-process.
+The record is a small file next to the database with the gateway's address, accepted config and database, valid even while
+the config file is broken or gone. References such as `${NAME}` are not expanded in it. A lock on the file, released when
+the process dies, marks a live gateway.
 """
 
 import fcntl
@@ -30,7 +29,7 @@ RECORDS = "serving-*.json"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ServingRecord:
-    """Hold what commands need of a gateway that serves."""
+    """The attributes of a serving gateway that commands need."""
 
     config: str
     pid: int
@@ -38,11 +37,11 @@ class ServingRecord:
     port: int
     version: str
     place: str
-    """The database without user and password; of SQLite the file."""
+    """The database's URL without credentials, or SQLite's file."""
     written_url: str
-    """PostgreSQL: the address as the config of the start has it, with its references."""
+    """PostgreSQL: the URL as written in the config at the start, with its references."""
     text: str = field(repr=False)
-    """The config in force, as it is written."""
+    """The text of the config in force."""
 
 
 class ServingFile:
@@ -83,7 +82,7 @@ class ServingFile:
         self._files.clear()
 
     def _keep(self, folder: Path) -> bool:
-        """Write the record, locked before it is visible. Return False if the folder cannot be written; the old one stays."""
+        # Lock the new file before it is visible. If the folder is not writable, the old record stays.
         new = folder / f".{self._name}"
         try:
             if folder.name == "clawgate":
@@ -107,7 +106,7 @@ class ServingFile:
 
 
 def live_record(config: Path, folders: Iterable[Path]) -> ServingRecord | None:
-    """Return the record of a gateway that serves this config; of several replicas the newest."""
+    """Return the record of the gateway that serves this config; the newest if there are several replicas."""
     trusted = {0, os.geteuid()}
     with suppress(OSError):
         trusted.add(named(config).parent.stat().st_uid)  # who could as well write another config
@@ -136,7 +135,7 @@ def _opened(path: Path) -> IO[bytes]:
 
 
 def _is_locked(file: IO[bytes]) -> bool:
-    """Return True while the process that wrote it lives."""
+    # The lock is released when the writing process dies.
     try:
         fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -153,7 +152,7 @@ def _written_url(source: bytes) -> str:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class InForce:
-    """`problems` are those of the file as it is now; `is_exact` is False if a part of the config in force is not known."""
+    """The config in force. `problems` are the file's current ones; without `is_exact` a part of the config is guessed."""
 
     loaded: Loaded | None
     problems: tuple[Problem, ...]
@@ -162,7 +161,7 @@ class InForce:
 
     @property
     def refusal(self) -> Finding | None:
-        """Describe the first problem, and what is in force in spite of it; None without any."""
+        """Describe the first problem, and the version that is still in force; None without problems."""
         if not self.problems:
             return None
         first = self.problems[0].finding
@@ -178,7 +177,7 @@ class InForce:
 
     @property
     def knows_database(self) -> bool:
-        """Return True if server and database can be read. A misspelt section may be that of the database."""
+        """Return whether the sections server and database are valid. A misspelled section may be the database's."""
         if self.loaded is None or any(not it.path for it in self.problems):
             return False
         tops = {re.split(r"[.\[]", it.path)[0] for it in self.problems}
@@ -188,13 +187,13 @@ class InForce:
 
 
 def of_file(path: Path, env: Mapping[str, str]) -> InForce:
-    """Read the file alone, whatever serves."""
+    """Read the file, ignoring any serving gateway."""
     present = read_config(path, env)
     return InForce(loaded=present.loaded, problems=present.problems, serving=None, is_exact=not present.problems)
 
 
 def in_force(path: Path, env: Mapping[str, str]) -> InForce:
-    """Find what is in force of the config in `path`; `env` is the environment of the command."""
+    """Return the config in force for the file `path`; `env` is the command's environment."""
     present = of_file(path, env)
     folders = record_folders(path, env.get("HOME", ""))
     if present.loaded and (database := present.loaded.config.database.path):
@@ -216,7 +215,7 @@ def in_force(path: Path, env: Mapping[str, str]) -> InForce:
 
 
 def _as_serving(loaded: Loaded, serving: ServingRecord, folder: Path) -> Loaded:
-    """Put in the address and the database, which a running gateway cannot change."""
+    # A running gateway cannot change its address and database.
     loaded = loaded.listening(serving.host, serving.port)
     database = loaded.config.database.but(
         url=_database_url(serving, Expansion(folder, loaded.environment, Findings("")))
@@ -225,7 +224,7 @@ def _as_serving(loaded: Loaded, serving: ServingRecord, folder: Path) -> Loaded:
 
 
 def _database_url(serving: ServingRecord, expansion: Expansion) -> str:
-    """Return the database's address, with user and password if this environment has those of the same database."""
+    # Add credentials only if this environment has those of the same database.
     if not serving.place.startswith("postgresql://"):
         return f"sqlite:///{serving.place}"
     try:

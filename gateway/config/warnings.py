@@ -1,6 +1,6 @@
-"""Warnings: settings that work but deserve a look, for start-up, `check` and `doctor`.
+"""Warnings about questionable settings, for start-up, `check` and `doctor`.
 
-Each is a message that names its key, and the step to take; none holds a value that could be a secret.
+Each has a message that names its key, and the fix. None contains a value that could be a secret.
 """
 
 import stat
@@ -34,7 +34,7 @@ NO_FOLDER = Bilingual("make it, or take it out of the list", "请创建它，或
 def warnings(
     resolved: Resolved, file: Path, findings: Findings, read: Iterable[tuple[Key, Bilingual, Bilingual]]
 ) -> list[Finding]:
-    """Lists them all, with those of reading the file first. `findings` knows the place of each key."""
+    """Return all warnings, those of reading the file first. `findings` locates their keys."""
     found = (*read, *_all(resolved, file, findings.origin))
     placed = ((message.each(partial(add, findings.place_of(key))), fix) for key, message, fix in found)
     return [Finding("config", "warning", message, fix) for message, fix in placed]
@@ -122,7 +122,7 @@ def _providers(config: Config, names: Mapping[Key, tuple[str, ...]]) -> Warned:
 
 
 def _models(config: Config, origin: Callable[[Key], Key]) -> Warned:
-    """Models that neither the table nor the config knows, although their vendor's should be known: likely slips."""
+    # A model that neither the table nor the config has, of a vendor whose models are known, is likely a typo.
     for index, agent in enumerate(config.agents.list):
         for place, model in agent.named_models.items():
             provider, _, name = model.partition("/")
@@ -142,7 +142,7 @@ def _models(config: Config, origin: Callable[[Key], Key]) -> Warned:
 
 
 def _prices(config: Config) -> Warned:
-    """A budget in money, or a currency of one's own, counts nothing for a model without prices."""
+    # A model without prices counts as free in a cost budget or another currency.
     whose = [
         f"budgets.{name}.{key}"
         for name, budget in config.budgets
@@ -165,7 +165,6 @@ def _prices(config: Config) -> Warned:
 
 
 def _auto(auto: Auto, names: Mapping[Key, tuple[str, ...]]) -> Warned:
-    """A key is set, but the agent still uses the demo model."""
     if not auto.agents or auto.model != DEMO:
         return
     step = advice(("agents", "defaults", "model"), names)
@@ -200,7 +199,6 @@ def _exec(config: Config, agent: AgentConfig) -> Warned:
 
 
 def _own_tools(config: Config) -> Warned:
-    """The folders of tools that are not there, and the files and tools in them that are not used."""
     for index, directory in enumerate(config.tools.directories):
         key: Key = ("tools", "directories", index)
         if not Path(directory).is_dir():
@@ -245,7 +243,6 @@ def _server(config: Config) -> Warned:
 
 
 def _hooks(config: Config) -> Warned:
-    """Two hooks with one secret: what proves an event to the one proves it to the other."""
     first: dict[str, str] = {}
     for name, hook in config.hooks.items():
         other = first.setdefault(hook.secret.get_secret_value(), name)
@@ -269,7 +266,7 @@ def _inline_secrets(config: Config, file: Path, names: Mapping[Key, tuple[str, .
 
 
 def _writable(file: Path) -> Warned:
-    """Warns if others may write the config, its folder or its `.env`: an edit is in force two seconds later."""
+    # An edit of these is in force two seconds later.
     for path in (file, file.parent / ".env", file.parent):
         try:
             status = path.stat()
@@ -285,7 +282,6 @@ def _writable(file: Path) -> Warned:
 
 
 def _open_folders(config: Config) -> Warned:
-    """Folders with people's data that others on this machine can read or change. Folders that we make are private."""
     database = [Path(config.database.path).parent] if config.database.path else []
     kept = (*database, Path(config.tools.files.uploads_dir), *(Path(it.workspace_dir) for it in config.agents.list))
     for folder in dict.fromkeys(kept):
@@ -295,7 +291,7 @@ def _open_folders(config: Config) -> Warned:
 
 
 def advice(key: Key, names: Mapping[Key, tuple[str, ...]]) -> Bilingual:
-    """The next step for an empty value: the environment name the file takes it from, or the key itself."""
+    """Return the fix for an empty value: set the variable that it refers to, or the key itself."""
     if not names.get(key):
         return Bilingual(f"set {shown(key)}", f"请设置 {shown(key)}")
     return Bilingual(f"set {' and '.join(names[key])} in the environment", f"请设置环境变量 {' 和 '.join(names[key])}")

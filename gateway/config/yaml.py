@@ -1,15 +1,15 @@
-"""Strict YAML: bytes in, plain data and positions out, every fault of the file found in one pass.
+"""A strict YAML parser that returns plain data and positions, and finds all errors in one pass.
 
-A scalar means what YAML 1.2 says, so that `no`, `012`, `1:30` and dates are text. Anchors, aliases and merge keys (<<)
-work: their values keep the places where they were written, and their number is bounded. Refused are duplicate keys, keys
-that are not text, tags, a second document, and too much of anything.
+Scalars follow YAML 1.2, so `no`, `012`, `1:30` and dates are strings. Anchors, aliases and merge keys (<<) work, keep the
+positions of their values and are bounded. Duplicate or non-string keys, tags, multiple documents and oversized input are
+rejected.
 
-`${…}`, and `{agent}` in a path, count as one word of a plain scalar, also inside `{ }` and `[ ]`, where YAML itself
-would stop at the brace: their braces are masked while the parser runs. What `${…}` means is decided in `load`.
+`${…}`, and `{agent}` in a path, belong to a plain scalar even inside `{ }` and `[ ]`: their braces are masked while the
+parser runs. `load` expands them.
 
-The parser often stops a line or ten behind the slip that made the file no YAML. So the usual slips are looked for above
-that place, and the one is blamed whose repair lets the parser continue. Any other fault is reported in the parser's words,
-without its quotes of the file.
+The parser often stops several lines after the typo that broke the file. So common typos are searched above that line, and
+the one is reported that lets the parser continue once it is fixed. Other errors are reported in the parser's words, without
+its quotes of the file.
 """
 
 import math
@@ -28,7 +28,7 @@ TOO_DEEP = f"nested deeper than {DEPTH_MAX} levels"
 BYTES_MAX = 1_048_576
 DIGITS_MAX = 300
 ALIASED_VALUES_MAX = 10_000
-"""Values that all aliases of a file may repeat: nested ones multiply, and nine lines could fill the memory."""
+"""Total values that aliases may expand to, against "billion laughs" attacks."""
 
 Scalar: TypeAlias = str | int | float | bool | None
 
@@ -37,7 +37,7 @@ _REFERENCE = re.compile(r"\$\{[^}\r\n\x85\u2028\u2029]*\}|(?<=[\w/.-])\{agent\}"
 _MASK = {ord(char): 0x10FF00 + ord(char) for char in "{}[],: #?"}
 _UNMASK = {stand_in: code for code, stand_in in _MASK.items()}
 _UNPRINTABLE = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010feff]")
-"""The masking characters are refused as well: private ones at the very end of Unicode."""
+"""The masking characters, the last private ones of Unicode, are rejected too."""
 _NO_KEY = "a key must be text, not a list or a mapping"
 _COLON_FOLLOWS = re.compile(r"\s*:")
 _INT = re.compile(r"[-+]?(?:0|[1-9][0-9]*)")
@@ -45,11 +45,11 @@ _FLOAT = re.compile(r"[-+]?(?:(?:0|[1-9][0-9]*)\.[0-9]*|\.[0-9]+|(?:0|[1-9][0-9]
 _WORDS: dict[str, Scalar] = {"": None, "~": None, "null": None, "true": True, "false": False}
 
 CANDIDATES_MAX = 12
-"""Lines that are tried as the slip behind one complaint."""
+"""Lines that are tried as the cause of one parser error."""
 SLIPS_MAX = 20
-"""Slips that are looked for in one file."""
+"""Typos that are reported in one file."""
 CHARS_MAX = 65_536
-"""A longer file is not searched for slips: each trial reads it again."""
+"""A longer file is not searched for typos, since each trial parses it again."""
 
 _COLON = 'a colon is not expected here — check the indentation, and put text that holds ": " in quotes'
 _NO_COLON = "a colon is missing behind the key — write key: value"
@@ -65,7 +65,7 @@ _PLAIN = str.maketrans("，｛｝［］“”‘’", ",{}[]\"\"''")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Document:
-    """The content of a file. `texts` has the text of each value that its expansion turned into something else than text."""
+    """The content of a file. `texts` has the text of each expanded value that is not a string."""
 
     data: Any
     marks: Mapping[Key, Mark]
@@ -75,8 +75,8 @@ class Document:
 def parse(
     content: bytes, findings: Findings, expand: Callable[[str, Key], str] = lambda text, key: text
 ) -> Document | None:
-    """Read one file. Faults go to `findings`; None if it is not YAML at all. `expand`
-    fills in the text of a value that holds `${`, or raises ValueError with the reason."""
+    """Parse a file, and report errors to `findings`. Return None if it is not YAML. `expand` expands a value that contains
+    `${`, or raises ValueError with the reason."""
     text = _decode(content, findings)
     if text is None:
         return None
@@ -124,7 +124,7 @@ def _end_of(text: str) -> Position:
 
 
 class _Reader:
-    """Makes data of nodes. Every refusal is noted and read past."""
+    """Converts nodes to data. Reports every error and continues."""
 
     def __init__(self, text: str, whole: bool, findings: Findings, expand: Callable[[str, Key], str]) -> None:
         self.marks: dict[Key, Mark] = {}
@@ -134,14 +134,14 @@ class _Reader:
         self._findings = findings
         self._expand = expand
         self._alias: Position | None = None
-        """The place of the alias whose values are being read: their faults were found at the anchor."""
+        """The position of the alias being expanded, whose errors are reported at the anchor."""
         self._aliased = 0
 
     def value(
         self, node: "Node", key: Key, *, named_at: Position | None = None, live: bool = True, text: str | None = None
     ) -> Any:
-        """`named_at` is the place of its key. Beneath a key that was refused nothing is `live`: read for its faults, then
-        dropped. `text` replaces the node's own. Raises TooMuch."""
+        """Convert a node. `named_at` is the position of its key, and `text` replaces the node's own. Without `live`, below a
+        rejected key, the value is only checked. Raise TooMuch."""
         if isinstance(node.event, yaml.AliasEvent) and node.anchored is not None:
             outer, self._alias = self._alias, self._alias or node.place
             value = self.value(node.anchored, key, named_at=named_at, live=live)
@@ -166,7 +166,6 @@ class _Reader:
             return None
 
     def _scalar(self, node: "Node", text: str, key: Key) -> Scalar:
-        """The meaning of the node's `text`, with its quotes considered. Raises ValueError if it has none."""
         event = node.event
         if event.anchor is not None and event.style is None and not event.value:
             raise ValueError("an anchor (&…) without a value — put text that begins with & in quotes")
@@ -199,7 +198,7 @@ class _Reader:
             self._fault(node.place, key, "tags (!…) are not allowed")
         if not isinstance(node.event, yaml.MappingStartEvent):
             return [self.value(item, (*key, index), live=live) for index, item in enumerate(node.items)]
-        node.merge()  # only now: who reads is stopped before it is too much
+        node.merge()  # only now, after the limits were checked
         data: dict[str, Any] = {}
         first: dict[str, Position] = {}
         for name, item in node.entries():
@@ -215,7 +214,7 @@ class _Reader:
     def _entry(
         self, node: "Node", item: "Node", key: Key, data: dict[str, Any], first: dict[str, Position], live: bool
     ) -> None:
-        """One key with its value, into `data`; `first` has the places of the keys so far."""
+        # `first` has the positions of the keys so far.
         name, rest, fault = "?", None, None
         if isinstance(node.event, yaml.ScalarEvent):
             self._count()
@@ -262,7 +261,7 @@ class _Reader:
 
 
 def resolve(text: str) -> Scalar:
-    """The meaning of a plain scalar. Raises ValueError if it is a number beyond measure."""
+    """Return the value of a plain scalar. Raise ValueError for a number out of range."""
     if text in _WORDS:
         return _WORDS[text]
     if _INT.fullmatch(text):
@@ -288,7 +287,7 @@ _REPAIRS = tuple(
         (r"""([^#']*:\s+)(?P<at>')([^']*)""", r"\1\2\3'", _OPEN_QUOTE),
     )
 )
-"""The pattern of a line that has a slip, and its likely meaning. The slip is at `at`."""
+"""Patterns of lines with a typo, at group `at`, and their repairs."""
 
 
 class TooMuch(Exception):
@@ -299,17 +298,17 @@ class TooMuch(Exception):
 
 @dataclass(slots=True)
 class Node:
-    """A value or a key as it is written. `items` are a list's entries, or a mapping's keys and values in turn."""
+    """A value or a key in the file. `items` are a list's entries, or a mapping's alternating keys and values."""
 
     event: Any
     items: list["Node"] = field(default_factory=list)
     anchored: "Node | None" = None
     """The node that an alias refers to."""
     merged: list[tuple["Node", "Node"]] = field(default_factory=list)
-    """The entries that << brings to a mapping, those of its sources' own << included."""
+    """The entries merged by <<, including nested ones."""
     merges_wrongly: bool = False
     is_used: bool = False
-    """True if an alias refers to it."""
+    """Tells whether an alias refers to it."""
 
     @property
     def place(self) -> Position:
@@ -327,7 +326,7 @@ class Node:
         return zip(self.items[::2], self.items[1::2], strict=False)
 
     def merge(self) -> None:
-        """Resolves << once the mapping is complete: earlier sources win, and its own keys win over all."""
+        """Resolve << of a complete mapping: explicit keys win, then earlier sources."""
         value = next((item for name, item in self.entries() if name.merges), None)
         source = value and value.meant
         if source is None or self.merged:
@@ -343,7 +342,7 @@ class Node:
 
 
 class Tree:
-    """Built of the parser's events. Nothing recurses, and what was read before a fault stays."""
+    """A tree built iteratively from parser events; the part before an error is kept."""
 
     def __init__(self) -> None:
         self.root: Node | None = None
@@ -351,7 +350,7 @@ class Tree:
         self._anchors: dict[str, Node] = {}
 
     def build(self, events: Iterable[Any], findings: Findings) -> None:
-        """Raises TooMuch, and what the parser raises."""
+        """Build the tree. Raise TooMuch or the parser's exceptions."""
         opened: list[Node] = []
         for event in events:
             self.last = Position.of(event.start_mark)
@@ -379,7 +378,7 @@ class Tree:
                     node.anchored, anchored.is_used = anchored, anchored.is_used or not is_key
 
     def _anchor(self, node: "Node") -> None:
-        """Makes the anchor known only once its node is complete, so that no node contains itself."""
+        # Called for complete nodes only, so that no node contains itself.
         if name := node.event.anchor:
             if name in self._anchors:
                 self._anchors[name].is_used = True
@@ -387,7 +386,7 @@ class Tree:
 
 
 class _Slip(NamedTuple):
-    """A line that looks wrong, and how it was probably meant."""
+    """A line with a typo, and its likely repair."""
 
     place: Position
     message: str
@@ -395,7 +394,7 @@ class _Slip(NamedTuple):
 
 
 class ColonSlip(NamedTuple):
-    """A text that was meant as a key and its value, and what is wrong with it."""
+    """A text that was meant as key and value, and what is wrong with it."""
 
     key: str
     value: str
@@ -410,7 +409,7 @@ def colon_slip(text: str) -> ColonSlip | None:
 
 
 def faults(error: yaml.MarkedYAMLError, text: str) -> Iterator[tuple[Position | None, str]]:
-    """Yields each fault with its place, if the parser knows it, and what to do."""
+    """Yield each error with its position, if known, and the fix."""
     for _ in range(SLIPS_MAX):
         stop = error.problem_mark or error.context_mark
         repaired = _repaired(text, Position.of(stop)) if stop is not None and len(text) <= CHARS_MAX else None
@@ -426,8 +425,7 @@ def faults(error: yaml.MarkedYAMLError, text: str) -> Iterator[tuple[Position | 
 
 
 def _repaired(text: str, stop: Position) -> tuple[Sequence[_Slip], str] | None:
-    """The slips above the parser's stop whose repair lets it continue, and the text without them.
-    One slip is more likely than several in a row."""
+    # One typo is more likely than several in a row, so single repairs are tried first.
     lines = text.splitlines(keepends=True)
     before = ((number, lines[number - 1]) for number in range(min(stop.line, len(lines)), 0, -1))
     slips = list(islice((slip for number, line in before if (slip := _slip(line, number))), CANDIDATES_MAX))
@@ -455,7 +453,6 @@ def _slip(line: str, number: int) -> _Slip | None:
 
 
 def _error_of(text: str, until: int | None = None) -> yaml.MarkedYAMLError | None:
-    """The parser's complaint about a text; None if it has none up to and including the line `until`."""
     try:
         events: Iterator[Any] = yaml.parse(text, Loader=yaml.SafeLoader)
         for event in events:

@@ -1,6 +1,6 @@
-"""The MCP servers of a config, as an operator asks for them: each is started for the question alone, beside the gateway.
+"""MCP servers for the operator: each is started for the command alone, independent of the gateway.
 
-What owners have accepted is read from the database, if there is one; nothing is written but by `accept`.
+Accepted tools are read from the database, if there is one; only `accept` writes.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ COMMAND_LINE = "command line"
 
 @dataclass(frozen=True)
 class Seen:
-    """A memory of reviews that is only read."""
+    """Read-only access to the reviews of MCP tools."""
 
     config: Config
 
@@ -47,8 +47,7 @@ class Seen:
 
 
 def seen_tools(config: Config, database: Connection | None) -> dict[str, list[str]]:
-    """The tools of each server as the gateway has last seen and an owner has accepted them; no server that it has not
-    reached."""
+    """Return the last seen and accepted tools of each server that the gateway has reached."""
     tools: dict[str, list[str]] = {}
     for name, server in config.mcp.servers.items():
         reviews = {} if database is None else reviewed(database, name)
@@ -59,7 +58,7 @@ def seen_tools(config: Config, database: Connection | None) -> dict[str, list[st
 
 
 async def listed(loaded: Loaded) -> list[dict[str, Any]]:
-    """Each server with its tools: their names here, who has them, and whether an owner has seen them as they are."""
+    """List each server with its tools: their names, which agents have them, and whether an owner accepted them."""
     servers = _servers(loaded)
     lists = await asyncio.gather(*map(_listed, servers.values()))
     return [
@@ -93,7 +92,7 @@ def _tool(config: Config, tool: Definition, reviews: Mapping[str, Review]) -> di
 
 
 async def tried(loaded: Loaded, name: str, tool: str, arguments: Mapping[str, Any]) -> ToolResult:
-    """The result of one call. Raises OperatorError."""
+    """Call a tool and return its result. Raise OperatorError."""
     server = _servers(loaded, name)[name]
     try:
         async with server.connected() as connection:
@@ -119,13 +118,13 @@ def shown(result: ToolResult) -> str:
 
 
 async def accept(loaded: Loaded, name: str) -> list[str]:
-    """Accepts the tools that wait, as the gateway has last seen them. Raises OperatorError."""
+    """Accept the pending tools as last seen by the gateway. Raise OperatorError."""
     _servers(loaded, name)
     return await _reviews(loaded.config).accept(name, by=COMMAND_LINE, at=time.time(), digest=None)
 
 
 async def probe(loaded: Loaded, name: str) -> list[Finding]:
-    """Lists the findings of `doctor` about one server."""
+    """Return the findings of `doctor` about one server."""
     server = _servers(loaded, name)[name]
     check, config = f"mcp {name}", server.config
     tools, fault = await _listed(server)

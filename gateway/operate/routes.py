@@ -1,7 +1,7 @@
 """`python -m gateway routes explain`: how a message would be handled, and why.
 
-Each answer comes from the function that decides it for a real one; the reasons are in `gateway.state.reasons`. The
-database is only read, for choices made in the chat and people who were let in.
+Each answer comes from the function that decides for real messages; the reasons are in `gateway.state.reasons`. The database
+is only read, for choices made in chats and for approved contacts.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -51,7 +51,7 @@ def message_to(
     thread: str | None,
     sender: str | None,
 ) -> MessageContext:
-    """A message that would arrive there, mentioning the bot. Raises NoSuchPlace."""
+    """Build a message to that chat, mentioning the bot. Raise NoSuchPlace."""
     accounts = {f"{it.kind.name}:{it.name}" for it in configured(config.channels)}
     if (name := f"{channel}:{account}") not in accounts:
         near = sorted(it for it in accounts if it.startswith(f"{channel}:"))
@@ -68,7 +68,7 @@ def message_to(
 
 
 def explained(loaded: Loaded, context: MessageContext, at: float) -> dict[str, Because]:
-    """Returns each answer by its key in the JSON. Raises DatabaseUnusable."""
+    """Return each answer by its key in the JSON. Raise DatabaseUnusable."""
     config = loaded.config
     account = next(
         it for it in configured(config.channels) if (it.kind.name, it.name) == (context.channel, context.account)

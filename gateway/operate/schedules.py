@@ -1,4 +1,4 @@
-"""The schedules in the database, as the command line lists and changes them, with or without a running gateway."""
+"""List and change the schedules in the database, with or without a running gateway."""
 
 import time
 from typing import Any
@@ -18,23 +18,23 @@ WHY = {
     "gone": Bilingual("its chat is out of reach", "无法再联系该聊天"),
     "config": Bilingual("enabled: false", "enabled: false"),
 }
-"""The reasons of a pause that a list names."""
+"""The displayed reasons of a pause."""
 
 
 def listed(config: Config) -> list[dict[str, Any]]:
-    """Every schedule that is to come, paused, or lately over. Raises DatabaseUnusable."""
+    """List all schedules that are active, paused or recently ended. Raise DatabaseUnusable."""
     return page(config, first=0, most=NEVER)[0]
 
 
 def page(config: Config, *, first: int, most: int) -> tuple[list[dict[str, Any]], int]:
-    """Return at most `most` of them from the number `first` on, and the number of all. Raises DatabaseUnusable."""
+    """Return up to `most` schedules from offset `first`, and the total number. Raise DatabaseUnusable."""
     with connected(config.database) as connection:
         rows = stored.schedules(connection, first=first, most=most)
         return [facts(it, config) for it in rows], stored.schedules_count(connection)
 
 
 def facts(later: Later, config: Config) -> dict[str, Any]:
-    """The row as lists show it; one that a newer version wrote has a line that says so, and may be cancelled."""
+    """Return a schedule as JSON; one that a newer version wrote says so, and can be cancelled."""
 
     def at(moment: float | None) -> str | None:
         return None if moment is None else iso(moment, config.server.zone)
@@ -74,13 +74,13 @@ def line(it: dict[str, Any], language: Language = "en") -> str:
 
 
 def one(config: Config, id_: str) -> dict[str, Any]:
-    """Raises OperatorError if there is none, or DatabaseUnusable."""
+    """Return a schedule. Raise OperatorError if there is none, or DatabaseUnusable."""
     with connected(config.database) as connection:
         return facts(_known(connection, id_), config)
 
 
 def run(config: Config, id_: str) -> dict[str, Any]:
-    """Makes it due at once, besides its times; a running gateway begins it at once if it is told, else within seconds."""
+    """Make a schedule due now, in addition to its times; a running gateway begins within seconds."""
     with connected(config.database) as connection:
         if stored.still_waits(connection, _known(connection, id_)):
             raise OperatorError(f"{id_} has not ended its last run yet: run it again afterwards")
@@ -89,7 +89,7 @@ def run(config: Config, id_: str) -> dict[str, Any]:
 
 
 def pause(config: Config, id_: str) -> dict[str, Any]:
-    """Pauses it, or lets a paused one go on."""
+    """Pause a schedule, or resume a paused one."""
     with connected(config.database) as connection:
         row, now = _known(connection, id_), time.time()
         if row.state == "paused":
@@ -105,7 +105,7 @@ def pause(config: Config, id_: str) -> dict[str, Any]:
 
 
 def cancel(config: Config, id_: str) -> dict[str, Any]:
-    """Ends a person's for good. One of the config is paused or removed there."""
+    """Cancel a user's schedule. One in the config is paused or removed there."""
     with connected(config.database) as connection:
         if _known(connection, id_).owner is None:
             raise OperatorError(f"{id_} is in the config: remove it there, or `schedules pause {id_}`")

@@ -1,7 +1,7 @@
-"""`python -m gateway sessions`: what is kept of conversations, for people and for programs, and its removal.
+"""`python -m gateway sessions`: list, export and erase stored conversations, even while a gateway serves.
 
-All of it works beside a running gateway. Erasing takes the sessions from their workers, deletes files first and rows
-last, in short steps: an interrupted one is repeated, and ends the same.
+Erasing takes the sessions from their workers, then deletes files first and rows last, in short transactions. It is
+idempotent, so an interrupted erasure can be repeated.
 """
 
 import shutil
@@ -48,7 +48,7 @@ class StillAnswered(OperatorError):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Erased:
-    """`removed` counts rows, by their table, and files; `emptied` are workspaces, `left` those that were not touched."""
+    """`removed` counts rows by table, and files; `emptied` and `left` are the emptied and the untouched workspaces."""
 
     removed: Mapping[str, int]
     emptied: Sequence[str]
@@ -56,7 +56,7 @@ class Erased:
 
 
 def place_facts(session: Session) -> dict[str, Any]:
-    """The id and the place of a session, known also before it was read."""
+    """Return the id and the chat of a session, which need no read."""
     place = session_parts(session.sid)
     facts: dict[str, Any] = {"id": session.id, "agent": place.agent, "channel": place.channel, "account": place.account}
     return facts | {"chat": place.chat, "thread": place.thread, "sender": place.sender}
@@ -69,7 +69,7 @@ def summary(session: Session, zone: tzinfo) -> dict[str, Any]:
 
 
 def found(config: Config, name: str) -> tuple[Session, list[dict[str, Any]], list[dict[str, Any]]] | None:
-    """The session with this id, its rows and its marks. Raises DatabaseUnusable."""
+    """Return the session with this id, its rows and its marks. Raise DatabaseUnusable."""
     with connected(config.database) as connection:
         session = next((it for it in conversations.sessions(connection) if it.id == name), None)
         if session is None:
@@ -98,7 +98,7 @@ def read(config: Config, sessions: Sequence[Session]) -> list[Session]:
 
 
 def named(config: Config) -> Names:
-    """The names of people and chats, as people use them. Raises DatabaseUnusable."""
+    """Return the display names of users and chats. Raise DatabaseUnusable."""
     with connected(config.database) as connection:
         return names(connection)
 
@@ -106,7 +106,7 @@ def named(config: Config) -> Names:
 def markdown(
     session: Session, entries: Sequence[Mapping[str, Any]], marks: Sequence[Mapping[str, Any]], zone: tzinfo
 ) -> Iterator[str]:
-    """Line by line; what people and models wrote is quoted, so that it cannot pose as anything else."""
+    """Yield the export line by line. Text of users and models is quoted, so that it cannot forge other lines."""
     reactions = [it for it in marks if it["kind"].startswith(REACTION)]
     facts = summary(session, zone)
     facts |= {"started": timestamp(session.started, zone), "last": timestamp(session.last, zone)}
@@ -152,7 +152,7 @@ def exported(session: Session, entries: Sequence[Any], marks: Sequence[Any], zon
 
 
 def portions(config: Config, *, session: Session | None, person: tuple[str, str] | None) -> list[Portion]:
-    """The portions that erasing would remove. Raises DatabaseUnusable."""
+    """Return the portions that erasing would remove. Raise DatabaseUnusable."""
     with connected(config.database) as connection:
         if session is not None:
             return spans_of(connection, session.sid, session.after, session.until)
@@ -160,7 +160,8 @@ def portions(config: Config, *, session: Session | None, person: tuple[str, str]
 
 
 def erase(config: Config, *, session: Session | None = None, person: tuple[str, str] | None = None) -> Erased:
-    """A session, or all of a person: a channel and an id. Raises DatabaseUnusable, StillAnswered and OSError."""
+    """Erase a session, or everything of a person, given as channel and id. Raise DatabaseUnusable, StillAnswered or
+    OSError."""
     removed, emptied, left = Counter[str](), list[str](), set[str]()
     while meant := portions(config, session=session, person=person):
         if not any(it.numbers for it in meant):
@@ -182,7 +183,6 @@ def erase(config: Config, *, session: Session | None = None, person: tuple[str, 
 
 
 def _claim(config: Config, meant: Sequence[Portion]) -> None:
-    """Asks running turns of the sessions to stop and waits until they have. Raises StillAnswered."""
     deadline = time.monotonic() + WAIT_SECONDS
     while True:
         with connected(config.database) as connection:
@@ -195,8 +195,7 @@ def _claim(config: Config, meant: Sequence[Portion]) -> None:
 
 
 def _erase_rows(config: Config, portion: Portion, removed: Counter[str]) -> None:
-    """Erases in transactions as short as the gateway's own. The last turns go first: an interrupted erasure still finds by
-    the earlier ones what answers them once more."""
+    # The last turns go first: an interrupted erasure finds the rest by the earlier ones.
 
     def step(operation: Callable[[Connection], T]) -> T:
         with connected(config.database) as connection:
@@ -221,7 +220,7 @@ def _chunks(these: Sequence[T], count: int) -> Iterator[Sequence[T]]:
 def _delete_files(
     config: Config, portion: Portion, person: tuple[str, str] | None, removed: Counter[str]
 ) -> Iterator[str]:
-    """Deletes what was sent, and all that is in a workspace of the person's own; yields its path. Raises OSError."""
+    # Uploads, and workspaces of this person alone.
     base = Path(config.tools.files.uploads_dir)
     uploads = folder_of(base, portion.sid)
     folders = [uploads] if portion.whole else [uploads / tag(it) for it in sorted(portion.messages)]
@@ -245,7 +244,7 @@ def _delete_files(
 def _workspaces(
     config: Config, portion: Portion, person: tuple[str, str] | None, *, own: bool = False
 ) -> Iterator[Path]:
-    """The workspace of its agent; `own`: only if that is for this person alone. The folder stays: a gateway has it open."""
+    # `own`: only a workspace of this person alone. The folder itself stays, since a gateway has it open.
     place = session_parts(portion.sid)
     template = next((it.workspace_dir for it in config.agents.list if it.id == place.agent), "")
     chat = Chat(id=place.chat, kind="direct" if portion.direct else "group", thread=place.thread)
@@ -263,6 +262,6 @@ def _code(text: str) -> str:
 
 
 def short(text: str) -> str:
-    """The text on one line, or its beginning."""
+    """Return the text on one line, truncated."""
     line = " ".join(printable(text).split())
     return line if len(line) <= SHORT_CHARS else f"{line[:SHORT_CHARS]}…"

@@ -1,6 +1,7 @@
-"""Skills from elsewhere: what adding one would bring, what an update would change, and the doing of it once it is confirmed.
+"""External skills: preview, add, update and remove them.
 
-A skill is written beside its place and then renamed into it, so that no turn ever reads half of one; the lock follows.
+A skill is written to a temporary folder and renamed into place, so that no turn reads a partial one; then the lock is
+written.
 """
 
 import difflib
@@ -25,7 +26,7 @@ _PROGRAM_HEADS = (b"#!", b"\x7fELF", b"MZ", b"\xca\xfe\xba\xbe", b"\xcf\xfa\xed\
 
 
 class AddedSkills:
-    """The skills that were added to one config. Every method raises OperatorError."""
+    """The added skills of one config. Every method may raise OperatorError."""
 
     def __init__(self, loaded: Loaded) -> None:
         self._loaded = loaded
@@ -51,7 +52,7 @@ class AddedSkills:
             raise OperatorError(str(error)) from None
 
     def chosen(self, source: Source, names: list[str], *, everything: bool) -> list[FoundSkill]:
-        """The skills of a source that are wanted and not yet there."""
+        """Return the wanted skills of a source, which must not be there yet."""
         there = {it.name: it for it in source.skills}
         if missing := [it for it in names if it not in there]:
             raise OperatorError(f"it has no skill named {shown(', '.join(missing))}; it has: {', '.join(there)}")
@@ -69,7 +70,7 @@ class AddedSkills:
         return skills
 
     def described(self, skill: FoundSkill, source: Source) -> Iterator[str]:
-        """The lines that a person reads before a skill is added."""
+        """Describe a skill for the confirmation before it is added."""
         yield f"{skill.name}: {skill.head.description}"
         yield f"  from {_origin(source, skill)}"
         needs = skill.head.requires
@@ -93,7 +94,6 @@ class AddedSkills:
             raise OperatorError(f"{error.filename or self.folder}: {error.strerror}") from None
 
     def _put(self, skill: FoundSkill) -> None:
-        """Raises OSError."""
         folder, target = Path(tempfile.mkdtemp(prefix=".new-", dir=self.folder)), self.folder / skill.name
         try:
             for file in skill.files:
@@ -110,7 +110,7 @@ class AddedSkills:
             shutil.rmtree(folder.with_name(f"{folder.name}-old"), ignore_errors=True)
 
     def newest(self, name: str) -> tuple[FoundSkill, Source]:
-        """The added skill as its source has it now."""
+        """Return an added skill's current version at its source."""
         pin = self.pin(name)
         source = self.read(pin.source, pin.ref)
         skill = next((it for it in source.skills if it.place == pin.place), None)
@@ -120,12 +120,12 @@ class AddedSkills:
         return skill, source
 
     def is_current(self, skill: FoundSkill) -> bool:
-        """True if what is there is what was confirmed, and the source still has the same."""
+        """Return whether the installed files equal the lock's and the source's."""
         there = self._files(skill.name)
         return there == {it.path: it for it in skill.files} and self.pin(skill.name).hash == hash_of(skill.files)
 
     def differences(self, skill: FoundSkill) -> Iterator[str]:
-        """The lines between what is in the folder and what an update would put there."""
+        """Yield the diff between the installed files and an update."""
         before, after = self._files(skill.name) or {}, {it.path: it for it in skill.files}
         left = DIFFERENCE_LINES_MAX
         for path in sorted(before.keys() | after.keys()):
@@ -166,7 +166,7 @@ class AddedSkills:
         ]
 
     def seen_by(self, skill: FoundSkill) -> list[str]:
-        """The agents that may see it, by their `skills` lists."""
+        """List the agents whose `skills` lists allow it."""
         return [agent.id for agent in self._loaded.config.agents.list if sees(agent.skills, skill.name)]
 
 
@@ -192,7 +192,6 @@ def _origin(source: Source, skill: FoundSkill) -> str:
 
 
 def _difference(path: str, before: SkillFile | None, after: SkillFile | None) -> Iterator[str]:
-    """A file's lines in the manner of `diff -u`, and whether it is a program from now on."""
     if before == after:
         return
     old, new = before.content if before else b"", after.content if after else b""

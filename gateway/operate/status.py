@@ -1,4 +1,4 @@
-"""The state of the gateway that serves at the config's address: the lines of `status`, and what `doctor` adds of it."""
+"""The state of the serving gateway: the lines of `status`, and the findings for `doctor`."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -17,7 +17,7 @@ from gateway.http.reach import readiness_at, unreachable_at
 from gateway.program import VERSION, program
 
 WAITING_SECONDS_LONG = 60.0
-"""A message that waits longer for its answer deserves a look."""
+"""A message that waits longer for its answer causes a warning."""
 STATES: Mapping[str, Bilingual] = {
     "refused": Bilingual("refused", "被拒绝"),
     "conflict": Bilingual("conflict", "冲突"),
@@ -36,8 +36,8 @@ _SEE_LOG = Bilingual("see its log", "请查看它的日志")
 
 
 async def status(loaded: Loaded, refusal: Finding | None = None, serving: ServingRecord | None = None) -> list[Finding]:
-    """Reports address, config, database, channels, model and queue; the gateway alone if none serves. `refusal` is what is
-    wrong with the file, `serving` the gateway's own record."""
+    """Report address, config, database, channels, model and queue, or that no gateway serves. `refusal` is the file's
+    problem, `serving` the gateway's record."""
     server = loaded.config.server
     refused = [refusal] if refusal else []
     answer = await readiness_at(server.address, operator_proof(loaded.config))
@@ -65,7 +65,7 @@ async def status(loaded: Loaded, refusal: Finding | None = None, serving: Servin
 
 
 def start_lines(states: Mapping[tuple[str, str], ChannelState], language: Language = "en") -> Iterator[str]:
-    """The lines of the start once it is known which channels are connected to their platform."""
+    """Yield the start-up lines about which channels are connected to their platforms."""
     for (channel, account), state in states.items():
         label = channel if account == "default" else f"{channel} {account}"
         if state.is_bad:
@@ -76,7 +76,7 @@ def start_lines(states: Mapping[tuple[str, str], ChannelState], language: Langua
 
 
 async def beside(loaded: Loaded, serving: ServingRecord | None = None) -> list[Finding]:
-    """The findings of `doctor` on a gateway that serves: its channels, the models that fail, and the public address."""
+    """Return the findings of `doctor` on a serving gateway: its channels, failing models, and the public URL."""
     server = loaded.config.server
     answer = await readiness_at(server.address, operator_proof(loaded.config))
     if answer is None and serving is not None:
@@ -162,7 +162,6 @@ def _database(answer: Mapping[str, Any], loaded: Loaded) -> Iterator[Finding]:
 
 
 def _channels(answer: Mapping[str, Any]) -> Iterator[Finding]:
-    """One for all that are ok, and one for each that is not."""
     channels = mapping(answer, "channels")
     well = [name for name in channels if text(mapping(channels, name), "state") == "ok"]
     if well or not channels:

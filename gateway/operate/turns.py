@@ -1,4 +1,4 @@
-"""Turns for the operator: the list of them, one with its record, and the lines of it that a terminal prints."""
+"""Turns for the operator: the list, a single record, and its lines for a terminal."""
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -13,14 +13,14 @@ from gateway.store.layers import FILTERS, TURNS_MAX, DatabaseLayers, ListedTurn
 from gateway.turns.record import TurnList, TurnRecord, TurnSummary, read_inbound, summary, turn_record
 
 OPEN = ("waiting", "running")
-"""Outcomes of turns that have none yet."""
+"""States of unfinished turns, in place of an outcome."""
 AT_ONCE, SEARCHED_MAX = 500, 5_000
-"""Turns that a search reads at once, and in all for one page."""
+"""Turns that a search reads per batch, and in all for one page."""
 
 
 async def turn_list(layers: DatabaseLayers, *, before: int | None, only: Mapping[str, str], config: Config) -> TurnList:
-    """The newest turns below `before` that are as `only` says: agent, channel, person (an id or a name), outcome, and
-    words of the message, or of a name or title."""
+    """List the newest turns below `before` that match the filters `only`: agent, channel, person (id or name), outcome, and
+    words of the message, a name or a title."""
     zone = config.server.zone
     exact, sought = {name: only[name] for name in FILTERS if only.get(name)}, _Sought.of(only)
     if sought.name:
@@ -49,7 +49,7 @@ async def turn_list(layers: DatabaseLayers, *, before: int | None, only: Mapping
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Sought:
-    """A search that no index knows: words, and a person's name."""
+    """A search without an index: words, and a user's name."""
 
     words: Sequence[str]
     name: str
@@ -82,7 +82,7 @@ async def _unfinished(
 
 
 async def record_of(layers: DatabaseLayers, turn: int, config: Config) -> TurnRecord | None:
-    """One turn; None if the number is unknown."""
+    """Return a turn's record; None if the number is unknown."""
     stored = await layers.get(turn)
     return turn_record(stored, config.server.zone, config.currency) if stored else None
 
@@ -95,7 +95,7 @@ def scrubbed(shown: TurnRecord | TurnList, scrub: Callable[[str], str]) -> dict[
 
 
 def cleaned(value: Any, scrub: Callable[[str], str]) -> Any:
-    """Plain data with every text in it scrubbed."""
+    """Scrub every text in plain data."""
     if isinstance(value, str):
         return scrub(value)
     if isinstance(value, dict):
@@ -113,7 +113,7 @@ _MISSING = {
 
 
 def lines(turn: Mapping[str, Any], money: Callable[[float], str]) -> Iterator[str]:
-    """The layers in the order in which the message passed them."""
+    """Yield the layers in the order in which the message passed them."""
     facts = turn["turn"]
     took = "" if facts["seconds"] is None else f" after {facts['seconds']:.2f} s"
     reason = f" ({facts['reason']})" if facts["reason"] else ""

@@ -1,6 +1,6 @@
-"""`usage`: what the turns that are kept took, in tokens and money, added up by agent, chat, person or model.
+"""`usage`: tokens and cost of the stored turns, by agent, chat, person or model.
 
-The final row of each turn says what it took, so the sums are the journal's. What was erased is in no sum.
+The sums come from the final row of each turn in the journal; erased turns are not counted.
 """
 
 import re
@@ -36,7 +36,7 @@ class UsageRow:
     unpriced: int = 0
 
     def add(self, config: Config, *taken: ModelBill) -> None:
-        """Counts one turn, by what it took of each model."""
+        """Add one turn, with its bill for each model."""
         self.turns += 1
         self.input += sum(it.tokens.get(name, 0) for it in taken for name in _READ)
         self.output += sum(it.tokens.get("output", 0) for it in taken)
@@ -59,11 +59,11 @@ class UsageReport:
     rows: Sequence[UsageRow]
     total: UsageRow
     priced_on: Sequence[str]
-    """The days of the prices of the models in it."""
+    """The `as_of` dates of the models' prices."""
 
 
 def beginning(since: str, config: Config, now: float) -> float:
-    """The moment that `--since` names: `30d` is midnight of the day 30 days ago. Raises ValueError."""
+    """Parse `--since`: `30d` is midnight of the day 30 days ago. Raise ValueError."""
     today = local(now, config.server.zone).date()
     if match := re.fullmatch(r"([0-9]{1,5})([hd])", since):
         if match[2] == "h":
@@ -75,7 +75,7 @@ def beginning(since: str, config: Config, now: float) -> float:
 
 
 def usage(config: Config, by: By, since: float) -> UsageReport:
-    """Raises DatabaseUnusable."""
+    """Return the usage since a time. Raise DatabaseUnusable."""
     rows = dict[str, UsageRow]()
     total, models = _summed(config, since, {by: rows})
     return UsageReport(by=by, since=since, rows=_sorted(rows), total=total, priced_on=config.price_days(models))
@@ -84,7 +84,6 @@ def usage(config: Config, by: By, since: float) -> UsageReport:
 def _summed(
     config: Config, since: float, rows: Mapping[By, dict[str, UsageRow]], days: Mapping[str, UsageRow] | None = None
 ) -> tuple[UsageRow, set[str]]:
-    """Adds each turn since then to `rows` and to its day; returns the total and the models. Raises DatabaseUnusable."""
     total, models = UsageRow(name="total"), set[str]()
     with connected(config.database) as connection:
         for bill in bills(connection):
@@ -101,7 +100,6 @@ def _summed(
 
 
 def _shares(bill: TurnBill, by: By) -> Iterator[tuple[str, Sequence[ModelBill]]]:
-    """The names that a turn counts for, and what it took of each: of several models each has its own."""
     if by == "model":
         yield from ((it.model or UNKNOWN, (it,)) for it in bill.models)
         return
@@ -110,7 +108,7 @@ def _shares(bill: TurnBill, by: By) -> Iterator[tuple[str, Sequence[ModelBill]]]
 
 
 def table(report: UsageReport, config: Config, language: Language = "en") -> Iterator[str]:
-    """The report for people, the totals last."""
+    """Format the report as a table, the totals last."""
     since, zh = timestamp(report.since, config.server.zone), language == "zh"
     yield f"自 {since} 起" if zh else f"Since {since}"
     by = {"agent": "智能体", "chat": "聊天", "person": "用户", "model": "模型"}[report.by] if zh else report.by
@@ -137,12 +135,12 @@ def _line(row: Sequence[str], widths: Iterable[int]) -> str:
 
 
 def _width(text: str) -> int:
-    """The columns that a terminal gives to a text: a Chinese character takes two."""
+    # A Chinese character takes two columns.
     return sum(2 if east_asian_width(it) in "WF" else 1 for it in text)
 
 
 def facts(report: UsageReport, config: Config) -> dict[str, Any]:
-    """The JSON form."""
+    """Return the report as JSON."""
     rows = [_facts(it) | {report.by: it.name} for it in report.rows]
     since = iso(report.since, config.server.zone)
     sums = {"rows": rows, "total": _facts(report.total)}
