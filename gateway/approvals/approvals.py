@@ -151,29 +151,24 @@ class Approvals:
         return admission, approval
 
     async def _ask(self, approval: Approval) -> None:
-        for number, surface in enumerate(surfaces_of(approval)):
-            await self._accept(approval, surface.context, f"ask:{number}", command=ASK, number=number)
+        await self._tell(approval, ASK, "ask")
         self._repeated.add(approval.id)
         self._asked.set()
 
-    async def _accept(
-        self, approval: Approval, context: MessageContext, purpose: str, *, command: str | None, number: int = 0
-    ) -> None:
-        """An internal message, once. Raises StoreUnavailable."""
+    async def _tell(self, approval: Approval, command: str, purpose: str) -> None:
+        """Put one internal message to each chat that is asked. Raises StoreUnavailable."""
+        agent, scope = approval.agent, self._runtime.setup.session_rules(approval.agent).scope
+        for number, surface in enumerate(surfaces_of(approval)):
+            sid = control_session(session_key(agent, surface.context, scope))
+            arguments = f"{approval.id} {number}"
+            inbound = Inbound(agent=agent, context=surface.context, command=command, arguments=arguments)
+            await self._accept(inbound, dedupe(approval.id, f"{purpose}:{number}"), sid)
+
+    async def _accept(self, inbound: Inbound, name: str, sid: str) -> None:
+        """Accept an internal message, once. Raises StoreUnavailable."""
         now = self._runtime.now()
-        context = replace(context, sent_at=datetime.fromtimestamp(now, tz=UTC))
-        sid = approval.sid
-        if command is not None:
-            sid = session_key(approval.agent, context, self._runtime.setup.session_rules(approval.agent).scope)
-        inbound = Inbound(
-            agent=approval.agent,
-            context=context,
-            command=command,
-            arguments=f"{approval.id} {number}" if command else "",
-            approval="" if command else approval.id,
-        )
-        sid = control_session(sid) if command else sid
-        await self._runtime.accept(Delivery.own(inbound, dedupe(approval.id, purpose), sid=sid, at=now))
+        context = replace(inbound.context, sent_at=datetime.fromtimestamp(now, tz=UTC))
+        await self._runtime.accept(Delivery.own(replace(inbound, context=context), name, sid=sid, at=now))
 
     async def decide(self, approval: Approval, decision: str, by: Decider) -> tuple[bool, Approval]:
         """Returns True if this decision holds; and the approval afterwards. `by` is known to be an approver."""
@@ -210,9 +205,9 @@ class Approvals:
             return
         if not (approval.decision or "").startswith("message "):  # whoever ends the conversation asks for no answer
             origin = replace(message_of(approval), attachments=(), reply_to=None, press=None, more=False)
-            await self._accept(approval, origin, "decided", command=None)
-        for number, surface in enumerate(surfaces_of(approval)):
-            await self._accept(approval, surface.context, f"settled:{number}", command=OUTCOME, number=number)
+            inbound = Inbound(agent=approval.agent, context=origin, approval=approval.id)
+            await self._accept(inbound, dedupe(approval.id, "decided"), approval.sid)
+        await self._tell(approval, OUTCOME, "settled")
         await self._store.approvals.announced(approval.id)
 
     async def cancel(

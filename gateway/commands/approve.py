@@ -144,19 +144,18 @@ async def ask(context: CommandContext) -> str | Reply | None:
     details = request_details(approval, origin, language, config.server.zone, names)
     if not context.has_buttons:
         return f"{text}\n\n{details.text}"
-    buttons = await _buttons(context, approval, int(number), zh=language == "zh")
+    buttons = await _buttons(context, approval, int(number), reader)
     return Reply(text=text, folded=details, buttons=buttons)
 
 
-async def _buttons(context: CommandContext, approval: Approval, number: int, *, zh: bool) -> tuple[Button, ...]:
-    """Builds the request for one surface, with new tokens of which only the hashes are kept."""
-    approver = surfaces_of(approval)[number].approver
+async def _buttons(context: CommandContext, approval: Approval, surface: int, approver: str) -> tuple[Button, ...]:
+    """Make the buttons for one surface, with new tokens of which only the hashes are kept."""
     buttons, tokens = [], []
     for answer in answers(approval):
-        token, (zh_label, en_label, style) = secrets.token_urlsafe(24), _BUTTONS[answer]
-        buttons.append(Button(label=zh_label if zh else en_label, token=token, style=style))
+        token, (zh, en, style) = secrets.token_urlsafe(24), _BUTTONS[answer]
+        buttons.append(Button(label=context.say(en, zh), token=token, style=style))
         tokens.append(
-            Token(hash=_hash(token), approval=approval.id, decision=answer, approver=approver, surface=number)
+            Token(hash=_hash(token), approval=approval.id, decision=answer, approver=approver, surface=surface)
         )
     await context.runtime.store.approvals.set_tokens(tokens)
     return tuple(buttons)
