@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests.channels.contexts import Clock
 from tests.processes import processes_of
 from tests.tools.bench import Bench, bench, text_of
 from tests.waiting import until
@@ -33,7 +34,7 @@ async def sessions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIter
 
     def build(session: str = "a", gateway: str = "one", workspace: str = "", **more: Any) -> Bench:
         config = ProcessConfig.model_validate(more.pop("process", {}))
-        processes = gateways.setdefault(gateway, Processes(config, time.time))
+        processes = gateways.setdefault(gateway, Processes(config, more.pop("now", time.time)))
         built = bench(tmp_path / workspace, uploads=tmp_path / "uploads" / session, processes=processes, **more)
         benches.append(built)
         return built
@@ -164,6 +165,18 @@ async def test_time_and_idleness_end_it(sessions: Callable[..., Bench]) -> None:
     idle = await start(at, NAP)
     await until(lambda: not processes_of(NAP))
     assert "nobody asked for it" in await ended(at, idle)
+
+
+async def test_background_process_that_is_polled_is_not_idle(sessions: Callable[..., Bench]) -> None:
+    clock = Clock()
+    at = sessions(process={"idleSeconds": 100}, now=clock)
+    id_ = await start(at, NAP)
+    for _ in range(4):
+        clock.now += 60
+        assert "[running" in await polled(at, id_, 0)
+        await asyncio.sleep(3 * module.KEEP_SECONDS)
+    clock.now += 101
+    assert "nobody asked for it" in await ended(at, id_)
 
 
 async def test_another_session_and_another_workspace_see_and_reach_nothing_of_it(

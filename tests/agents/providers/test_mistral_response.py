@@ -54,6 +54,7 @@ _ODD = {"type": "text", "text": 7}
         ([["a", _REFERENCE, "b"], ["c"]], ["a", _REFERENCE, "bc"]),
         ([[_ODD], ["a"]], [_ODD, "a"]),
         (["a", ["b"]], ["ab"]),
+        ([["a", ""], ["b"]], ["ab"]),
         ([[]], None),
     ],
 )
@@ -65,6 +66,22 @@ def test_what_a_thought_holds_beside_text_stays_in_its_place(chunks: list[Any], 
     content = put_together(*(delta(content=[it]) for it in thoughts), END)[1].content
     assert {part.wire.kind for part in content if part.wire} <= {"thinking"}
     assert [part.wire.data["thinking"] for part in content if part.wire] == ([] if kept is None else [items(kept)])
+
+
+def test_thinking_chunk_that_is_closed_goes_back_by_itself() -> None:
+    """Each has a signature of its own, which is about its text alone."""
+    pieces = [thinks("a"), thinks("b", signature="s1", closed=True), thinks("c", signature="s2", closed=True)]
+    _, message = put_together(*(delta(content=[it]) for it in pieces), delta(content="d"), END)
+    chunks = [thinks("ab", signature="s1", closed=True), thinks("c", signature="s2", closed=True)]
+    assert [part.wire.data for part in message.content if part.wire] == chunks
+    assert [part.type for part in message.content] == ["thinking", "thinking", "text"]
+
+
+def test_thinking_without_end_is_refused_also_without_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("agents.providers.draft.ANSWER_CHARS_MAX", 1_000)
+    flood = delta(content=[{"type": "thinking", "thinking": [_REFERENCE]}])
+    with pytest.raises(BadStream, match="no end"):
+        put_together(*[flood] * 100, END)
 
 
 def _text(item: Any) -> Any:

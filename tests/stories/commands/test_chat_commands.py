@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from agents.compaction import Compacted
 from agents.messages import AssistantMessage, Thinking, ToolCall
 from agents.runner import AgentRunner
 from agents.turn import Settings
-from channels.message import Chat, Sender
+from channels.message import Attachment, Chat, Sender
 from gateway.commands.catalog import COMMANDS, command_of
 from gateway.config.commands import ALIASES, CHINESE_NAMES, OWNER_ONLY
 from gateway.program import VERSION
@@ -74,6 +75,13 @@ COMMANDED = [
 @pytest.mark.parametrize(("text", "name", "arguments"), COMMANDED, ids=repr)
 def test_command_must_be_the_whole_message(text: str, name: str | None, arguments: str) -> None:
     assert command_of(made("feishu", Chat(id="c", kind="direct"), text=text)) == (name, arguments)
+
+
+def test_command_typo_beside_a_file_is_words_to_the_agent() -> None:
+    typo = made("feishu", Chat(id="c", kind="direct"), text="/statuz")
+    assert command_of(typo) == ("misspelt", "statuz")
+    file = Attachment(kind="file", key="k", name="report.pdf")
+    assert command_of(replace(typo, attachments=(file,))) == (None, "")
 
 
 def test_command_for_another_bot_in_a_group_is_ignored() -> None:

@@ -3,6 +3,7 @@
 import json
 import re
 import sqlite3
+import time
 from collections.abc import AsyncIterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, closing
@@ -28,9 +29,10 @@ from tests.demo.platforms import FeishuStage
 from tests.demo.play import Layer, stage
 from tests.emulators.models.script import Fault, calls, says
 from tests.running import ALICE, ALICE_CHAT, BOB, BOB_CHAT, FEISHU, SECRETS, Running, client, push, running
+from tests.tools.hostile import response, web
 from tests.web_page import opened as opened_page
 
-TOKEN = "canary-admin-token-91827-canary-admin-token"
+TOKEN, CI = "canary-admin-token-91827-canary-admin-token", "canary-api-token-91827"
 OPERATOR = {"authorization": f"Bearer {TOKEN}"}
 CONSOLE = {"feishu": f"{FEISHU}  web: {{}}\n", "more": f"server: {{ adminToken: {TOKEN} }}"}
 
@@ -94,6 +96,7 @@ async def test_turns_show_has_every_layer_of_the_reference_case(tmp_path: Path) 
         "access": "allowed",
         "model": "anthropic/claude-sonnet-4-6",
     }
+    assert found["route"]["session"]["value"] == turn["session"]
     assert all(it["reason"] for it in found["route"].values())
 
     stable = [it for it in found["prompt"] if it["stable"]]
@@ -218,19 +221,27 @@ async def test_turns_record_failure_costs_no_answer(tmp_path: Path, monkeypatch:
 
 
 async def test_turns_show_no_secret_of_the_config(tmp_path: Path) -> None:
-    """Neither where a model repeats one, nor in what a person or the platform sends, nor in an instruction."""
+    """Neither where a model repeats one, nor in what a person, a program or the platform sends, nor in an instruction."""
     key = SECRETS["ANTHROPIC_API_KEY"]
+    more = f"server: {{ adminToken: {TOKEN}, api: {{ tokens: {{ ci: {CI} }} }} }}"
     agents = f"""
 agents:
   list:
     - {{ id: helper, model: anthropic/claude-sonnet-4-6, systemPrompt: "never say {key}", tools: {{ allow: [exec] }} }}
 """
-    async with housed(tmp_path, agents=agents, script=[says(f"it is {key}")]) as (house, http):
+    script = [says(f"it is {key}"), says("hello, program")]
+    async with housed(tmp_path, agents=agents, more=more, script=script) as (house, http):
         await house.say(f"is it {key}?")
         await house.replies(1)
-        answer = await http.get("/api/turns/1")
-        both = answer.text + (await http.get("/api/turns")).text
-    assert answer.json()["missing"] == []
+        said = [{"role": "system", "content": f"whisper {key}"}, {"role": "user", "content": "hello"}]
+        asked = {"model": "helper", "messages": said}
+        called = await http.post("/v1/chat/completions", json=asked, headers={"authorization": f"Bearer {CI}"})
+        assert called.status_code == 200, called.text
+        await house.idle()
+        answers = [await http.get(f"/api/turns/{number}") for number in (1, 2)]
+        both = "".join(it.text for it in answers) + (await http.get("/api/turns")).text
+    assert [it.json()["missing"] for it in answers] == [[], []]
+    assert "whisper ***" in both
     stored = json.dumps([rows(tmp_path, it) for it in ("layer", "layer_text")])
     for name, secret in SECRETS.items():
         for piece in (secret[:-3], secret[3:], secret[-10:]):
@@ -292,13 +303,48 @@ async def test_turns_mask_and_count_keys_of_a_known_shape(tmp_path: Path, monkey
                 assert secret not in answer, (place, secret)
 
 
-WHY = f"""{CONSOLE["more"]}
-owners: ["feishu:{ALICE}"]
-approvals: {{ approvers: ["feishu:{ALICE}"] }}
-"""
 TWO_MODELS = """
 agents:
   list: [{ id: helper, model: [anthropic/claude-sonnet-4-6, anthropic/claude-opus-4-6] }]
+"""
+
+
+async def test_turns_record_has_failed_attempts_without_secrets(tmp_path: Path) -> None:
+    """A vendor quotes the key that it refuses; the record, too, has the attempt and not the key."""
+    refused = Fault(status=404, message=f"no such model for {KEYS[0]}")
+    async with housed(tmp_path, agents=TWO_MODELS, script=[refused, says("here")]) as (house, http):
+        await house.say("hello")
+        assert await house.replies(1) == ["here"]
+        await house.idle()
+        (request,) = (await opened(http, 1))["requests"]
+    (attempt,) = request["retries"]
+    assert (attempt["error"], request["state"], request["model"]) == ("not_found", "answered", "claude-opus-4-6")
+    assert attempt["words"].endswith("no such model for ***")
+    assert KEYS[0] not in json.dumps([rows(tmp_path, it) for it in ("layer", "transcript")])
+
+
+async def test_turns_show_external_content_and_a_forgotten_message(tmp_path: Path) -> None:
+    agents = "agents:\n  list: [{ id: helper, model: anthropic/claude-sonnet-4-6, tools: { allow: [web_fetch, ls] } }]"
+    async with web({"/a": response(b"a page")}) as site:
+        allowed = f"tools: {{ web: {{ fetch: {{ allowPrivate: [127.0.0.1], ports: [{site.port}] }} }} }}"
+        script = [calls(("web_fetch", {"url": site.url("/a", host="127.0.0.1")}), ("ls", {})), says("read")]
+        more = f"{CONSOLE['more']}\n{allowed}"
+        async with housed(tmp_path, agents=agents, more=more, script=script) as (house, http):
+            await house.say("what is there?")
+            await house.replies(1)
+            await house.idle()
+            shown = await opened(http, 1)
+            assert [(it["tool"], it["external"]) for it in shown["calls"]] == [("web_fetch", True), ("ls", False)]
+            assert shown["missing"] == []
+            await house.gateway.runtime.store.prune(time.time() + 1)
+            later = await opened(http, 1)
+            assert (later["missing"], later["turn"]["text"], later["contexts"]) == (["pruned"], "", [])
+            assert later["calls"] == shown["calls"]
+
+
+WHY = f"""{CONSOLE["more"]}
+owners: ["feishu:{ALICE}"]
+approvals: {{ approvers: ["feishu:{ALICE}"] }}
 """
 HAN = re.compile("[一-鿿]")
 
@@ -400,12 +446,16 @@ async def test_why_command_names_fallback_model_and_failure(tmp_path: Path) -> N
 async def test_why_command_says_what_was_approved_and_by_whom(tmp_path: Path, decision: str, en: str, zh: str) -> None:
     """In the turn that asks, and in the one that goes on with the decision."""
     script = [calls(("exec", {"command": "echo hello; echo again"})), says("it waits")]
-    async with housed(tmp_path, more=WHY, script=script) as (house, _):
+    async with housed(tmp_path, more=WHY, script=script) as (house, http):
         await house.say("run it")
         (id_,) = {it for text in await house.replies(2) for it in re.findall(r"/approve (\S+) deny", text)}
         english, chinese = await why(house)
         assert english[3].endswith("; asked for `exec`: nobody has decided yet")
         assert chinese[3].endswith("；已请求审批 `exec`：尚无人决定")
+        turns = [await opened(http, it["id"]) for it in await listed(http)]
+        assert [(it["state"], it["approval"]["state"]) for turn in turns for it in turn["calls"]] == [
+            ("waiting", "pending")
+        ]
         house.anthropic.script = [says("so be it")]
         await house.say(f"/approve {id_} {decision}")
         await house.until(lambda: any(it.text == "so be it" for it in house.feishu.messages))
