@@ -14,8 +14,8 @@ from typing import Any, Literal, TypeAlias
 import orjson
 from sqlalchemy import Connection
 
+from gateway.store.operations import Database, Lock, lock, reads, run, writes
 from gateway.store.statements import WAITS, OutboxStatus
-from gateway.store.writer import Database, Lock, lock, reads, run, writes
 
 State: TypeAlias = Literal[
     "pending", "approved", "spawned", "finished", "interrupted", "denied", "expired", "cancelled", "undeliverable"

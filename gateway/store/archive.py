@@ -22,12 +22,12 @@ from gateway.store.approvals import forget_approvals
 from gateway.store.branches import BRANCH, begins_branch, on_branch, own_above, place, words_json
 from gateway.store.errors import NOTIFY_CHANNEL
 from gateway.store.later import forget_asked
+from gateway.store.operations import Database, Lock, lock, reads, run, writes
+from gateway.store.operations import is_shared as _is_shared
+from gateway.store.operations import run as _run
 from gateway.store.sessions import CHOICE
 from gateway.store.statements import NEVER
 from gateway.store.tasks import children_of, forget_tasks
-from gateway.store.writer import Database, Lock, lock, reads, run, writes
-from gateway.store.writer import is_shared as _is_shared
-from gateway.store.writer import run as _run
 
 WEB_NOTICE = "web"
 """The notice that replicas send each other if something was said; no session has this name."""

@@ -22,8 +22,8 @@ from sqlalchemy import Connection
 from channels.message import MessageContext
 from channels.web.archive import MessageBody, Unkept, attachment_of
 from gateway.store.inbound import Inbound, inbound_json
+from gateway.store.operations import Database, reads, run, writes
 from gateway.store.statements import GAPS_OF, NEVER
-from gateway.store.writer import Database, reads, run, writes
 
 Gap = tuple[int, int]
 """Two numbers; what lies between them is not on the branch."""

@@ -22,10 +22,10 @@ from channels.message import MessageContext
 from gateway.store import later, layers, memory
 from gateway.store.approvals import forget_words
 from gateway.store.inbound import Inbound, inbound_json
+from gateway.store.operations import Database, run, writes
 from gateway.store.records import SessionMark
 from gateway.store.sessions import control_session, conversation, session_parts
 from gateway.store.statements import MARK, NEVER, TO_SEND, WAITS, InboxStatus, OutboxStatus
-from gateway.store.writer import Database, run, writes
 from tools.tool import note_source, schedule_source, task_source, turn_source, upload_source
 from tools.workspace import UPLOADS, folder_name
 

@@ -13,9 +13,9 @@ from sqlalchemy import Connection
 
 from channels.access import HISTORY_MAX
 from channels.message import MessageContext
+from gateway.store.operations import Database, reads, run, writes
 from gateway.store.sessions import chat_of, sender_of
 from gateway.store.statements import InboxStatus
-from gateway.store.writer import Database, reads, run, writes
 
 _KEEP = """
 INSERT INTO chatter (chat, thread, message, sender, body, at) VALUES (:chat, :thread, :message, :sender, :body, :at)

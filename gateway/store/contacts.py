@@ -16,10 +16,10 @@ from typing import Any, Literal, TypeAlias
 from sqlalchemy import Connection
 
 from gateway.store.inbound import inbound_json
+from gateway.store.operations import Database, Lock, lock, reads, run, writes
 from gateway.store.records import Delivery
 from gateway.store.sends import put
 from gateway.store.statements import PAIRING_PENDING_MAX, PAIRING_SECONDS
-from gateway.store.writer import Database, Lock, lock, reads, run, writes
 
 TRIES_MAX = 10
 TRIES_SECONDS = 3600.0

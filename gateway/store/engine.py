@@ -17,6 +17,7 @@ from gateway.config.budgets import Rated
 from gateway.store import statements as sql
 from gateway.store.errors import Fenced, Revised
 from gateway.store.layers import LayerRow
+from gateway.store.operations import Database, insert, is_shared, reads, rows, run, value, values, writes
 from gateway.store.records import (
     Acceptance,
     Delivery,
@@ -29,11 +30,10 @@ from gateway.store.records import (
     View,
     limits_of,
 )
-from gateway.store.sends import count
+from gateway.store.sends import count, held
 from gateway.store.sessions import CONTROL
 from gateway.store.statements import InboxStatus
 from gateway.store.tasks import TaskEnd, end_task
-from gateway.store.writer import Database, is_shared, lock_arrival, reads, rows, run, value, values, writes
 
 
 class StoreEngine(Database):
@@ -61,8 +61,8 @@ class StoreEngine(Database):
         Raises StoreUnavailable.
         """
         row, owner = delivery.row, self.worker if claim else None
-        lock_arrival(connection, sid=delivery.sid, sender=delivery.sender, chat=row["chat"])
-        turn = value(connection, sql.INSERT_MESSAGE, **row)
+        statement = sql.INSERT_MESSAGE_LOCKED if is_shared(connection) else sql.INSERT_MESSAGE
+        turn = value(connection, statement, **row)
         if turn is None:
             return Acceptance(turn=None)
         if delivery.rates:
@@ -71,13 +71,16 @@ class StoreEngine(Database):
                 return _refuse(connection, delivery, turn, owner, noted=bool(noted), rate=rate)
         is_command = delivery.sid == delivery.control
         waiting = {"sid": delivery.sid, "sender": delivery.sender, "control_sids": CONTROL + "%"}
-        theirs, since, notes, pending = values(connection, sql.WAITING_OF, **waiting)
-        if theirs <= sender_max * (2 if is_command else 1):
-            people = pending >= pending_max and value(connection, sql.WAITING_OF_PEOPLE, sid=delivery.sid)
-            if people <= pending_max:
-                interrupts = delivery.interrupts and not value(connection, sql.OTHERS_WAIT, **waiting)
-                stopped, begun = turn if interrupts else 0, turn if claim and begin else 0
-                return Acceptance(turn=turn, lease=count(connection, delivery.sid, owner, stopped=stopped, begun=begun))
+        theirs_max = sender_max * (2 if is_command else 1)
+        interrupts = delivery.interrupts and not value(connection, sql.OTHERS_WAIT, **waiting)
+        counted = {"stopped": turn if interrupts else 0, "begun": turn if claim and begin else 0}
+        limits = {"theirs_max": theirs_max, "pending_max": pending_max}
+        if within := values(connection, sql.COUNT_WITHIN, **waiting, **counted, **limits, owner=owner):
+            return Acceptance(turn=turn, lease=held(delivery.sid, owner, *within))
+        theirs, since, notes = values(connection, sql.WAITING_OF, **waiting)
+        if theirs <= theirs_max:
+            if value(connection, sql.WAITING_OF_PEOPLE, sid=delivery.sid) <= pending_max:
+                return Acceptance(turn=turn, lease=count(connection, delivery.sid, owner, **counted))
             since, notes = value(connection, sql.OLDEST_WAITING, sid=delivery.sid), 0
         noted = is_command or notes or value(connection, sql.NOTED, control=delivery.control, since=since)
         return _refuse(connection, delivery, turn, owner, noted=bool(noted), rate=None)
@@ -162,14 +165,13 @@ class StoreEngine(Database):
             rows(connection, sql.KEEP_LAYERS, turn=turn, sid=lease.sid, **asdict(layers))
         if beside:
             rows(connection, sql.OPEN_BESIDE, sid=beside)
-        queued = []
-        for number, part in enumerate(parts):
-            row: Any = {"turn": turn, "part": number, "key": part.key, "payload": part.payload, "created": at}
-            queued.append(OutboxPart(id=value(connection, sql.INSERT_PART, sid=beside or lease.sid, **row), **row))
+        row: dict[str, Any] = {"sid": beside or lease.sid, "turn": turn, "created": at}
+        new = [row | {"part": number, "key": part.key, "payload": part.payload} for number, part in enumerate(parts)]
+        queued = [OutboxPart(**row) for row in insert(connection, sql.INSERT_PART, new)]
         if task is not None:
             end_task(connection, task)
         _spend(connection, entries)
-        return queued
+        return sorted(queued, key=lambda part: part.part)
 
     @writes
     def _close(self, connection: Connection, lease: Lease, part: OutboxPart, /, **outcome: Any) -> bool:
@@ -221,15 +223,23 @@ def _locked(connection: Connection, lease: Lease) -> SessionState:
 
 
 def _journal(connection: Connection, lease: Lease, entries: Sequence[Entry]) -> None:
-    for entry in entries:
-        row: dict[str, Any] = {"sid": lease.sid, "turn": entry.turn}
-        row["seq"] = value(connection, sql.APPEND, **row, kind=entry.kind, content=entry.content)
-        for place, spoken in enumerate(entry.spoken):
-            rows(connection, sql.SPEAK, **row, place=place, **spoken.row)
+    written: list[dict[str, Any]] = [
+        {"sid": lease.sid, "place": place, "turn": entry.turn, "kind": entry.kind, "content": entry.content}
+        for place, entry in enumerate(entries, 1)
+    ]
+    numbers = sorted(row["seq"] for row in insert(connection, sql.APPEND, written))
+    spoken = [
+        {"sid": lease.sid, "seq": seq, "turn": entry.turn, "place": place, **spoken.row}
+        for seq, entry in zip(numbers, entries, strict=True)
+        for place, spoken in enumerate(entry.spoken)
+    ]
+    insert(connection, sql.SPEAK, spoken)
 
 
 def _spend(connection: Connection, entries: Sequence[Entry]) -> None:
     # Last in its transaction: all chats of an agent share a row, which is locked until the commit.
-    for entry in entries:
-        for row in entry.spent.rows if entry.spent else ():
-            rows(connection, sql.SPEND, **row)
+    spent: dict[Any, dict[str, Any]] = {}
+    for row in (row for entry in entries if entry.spent for row in entry.spent.rows):
+        total = spent.setdefault((row["scope"], row["day"]), row | {"tokens": 0, "cost": 0.0})
+        total |= {"tokens": total["tokens"] + row["tokens"], "cost": total["cost"] + row["cost"]}
+    insert(connection, sql.SPEND, list(spent.values()))

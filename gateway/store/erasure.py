@@ -34,10 +34,10 @@ from gateway.store.chatter import LANGUAGE, REACTION
 from gateway.store.errors import NOTIFY_CHANNEL
 from gateway.store.files import PENDING
 from gateway.store.migrate import OVERWRITES, DatabaseUnusable
+from gateway.store.operations import is_shared, run
 from gateway.store.sessions import CHOICE, all_beside, conversation, is_of_person, session_parts, task_of
 from gateway.store.statements import NEVER, WAITS, InboxStatus
 from gateway.store.tasks import children_of, forget_tasks
-from gateway.store.writer import is_shared, run
 from tools.tool import turn_source
 
 _SPAN = "sid IN :sids AND {0} > :after AND {0} <= :until"

@@ -10,7 +10,7 @@ from sqlalchemy import Connection
 
 from channels.message import File, StoredFile
 from channels.web.admission import OPERATOR
-from gateway.store.writer import Database, Lock, lock, reads, run, writes
+from gateway.store.operations import Database, Lock, lock, reads, run, writes
 
 UNUSED_FILE_SECONDS = 24 * 3600
 _MARK = "@"

@@ -15,11 +15,11 @@ import orjson
 from sqlalchemy import Connection
 
 from gateway.store.errors import NOTIFY_CHANNEL
+from gateway.store.operations import Database, Lock, is_shared, lock, reads, run, writes
 from gateway.store.records import Delivery, Lease
 from gateway.store.sends import put
 from gateway.store.sessions import saying_session
 from gateway.store.statements import NEVER, WAITS
-from gateway.store.writer import Database, Lock, is_shared, lock, reads, run, writes
 
 LaterState: TypeAlias = Literal["active", "paused", "done", "cancelled"]
 Why: TypeAlias = Literal["hand", "config", "gone", "unreadable"]

@@ -11,10 +11,10 @@ from typing import Any
 
 from sqlalchemy import Connection
 
+from gateway.store.operations import Database, reads, run, writes
 from gateway.store.records import Entry, Work
 from gateway.store.sessions import CHOICE, CONTROL, LOCAL_CHANNEL, session_parts
 from gateway.store.statements import GAPS_OF, NEVER, InboxStatus
-from gateway.store.writer import Database, reads, run, writes
 
 TURNS_MAX = 50
 PRUNED_AT_ONCE = 500

@@ -15,9 +15,9 @@ from sqlalchemy import Connection, text
 
 from agents.messages import message_json
 from agents.prompt.inbound import spoken
+from gateway.store.operations import Database, Lock, lock, reads, run, writes
 from gateway.store.records import Entry
 from gateway.store.statements import ON_BRANCH
-from gateway.store.writer import Database, Lock, lock, reads, run, writes
 from tools.memory import Note, terms
 
 STEP_ROWS, STEP_TERMS = 200, 5_000

@@ -12,7 +12,7 @@ from sqlalchemy import Connection, inspect, text
 from channels.bilingual import Bilingual, Finding
 from gateway.program import VERSION, OperatorError
 from gateway.store.errors import StoreUnavailable, fault_of, outage_of
-from gateway.store.writer import Lock, lock
+from gateway.store.operations import Lock, lock
 
 log = structlog.get_logger()
 

@@ -12,10 +12,10 @@ from sqlalchemy.exc import OperationalError, SQLAlchemyError
 from channels.bilingual import NO_WORDS, Bilingual
 from gateway.config.root import DatabaseConfig
 from gateway.store.migrate import HEAD, DatabaseUnusable, refuse_unknown, revision_of, unusable
+from gateway.store.operations import Run, run
 from gateway.store.records import StoredAnswer
 from gateway.store.statements import ANSWER, CONTACT_STATE, PAIRING_SECONDS, answer_of, contact_state_of
 from gateway.store.store import Store
-from gateway.store.writer import Run, run
 
 T = TypeVar("T")
 Access: TypeAlias = Literal["write", "read"]

@@ -12,8 +12,8 @@ from sqlalchemy import Connection
 
 from gateway.store.contacts import count_wrong, is_muted, revoke
 from gateway.store.later import end_direct
+from gateway.store.operations import Database, Lock, lock, reads, run, writes
 from gateway.store.sessions import LOCAL_CHANNEL, LOCAL_PERSON
-from gateway.store.writer import Database, Lock, lock, reads, run, writes
 
 NOTICE_SECONDS = 3600.0
 """Seconds in which the owners hear of one cause once."""

@@ -25,10 +25,10 @@ from sqlalchemy.pool import NullPool
 
 from gateway.store.errors import NOTIFY_CHANNEL, DatabaseFault, Fenced, StoreUnavailable, fault_of
 from gateway.store.migrate import migrate, unusable
+from gateway.store.operations import rows
 from gateway.store.records import Acceptance, Delivery, Lease
 from gateway.store.statements import TO_SEND
 from gateway.store.store import Store
-from gateway.store.writer import rows
 
 POOL_WAIT_SECONDS = 2.0
 STATEMENT_SECONDS = 5
@@ -163,9 +163,9 @@ class Transactions:
         # Without psycopg's pipeline: within one, a frozen process is not idle to the server and would keep its locks.
         def transaction(connection: Connection) -> T:
             driver: Any = connection.connection.driver_connection
-            driver.execute("BEGIN")
+            command(driver, b"BEGIN")
             result = operation(connection)
-            driver.execute("COMMIT")
+            command(driver, b"COMMIT")
             return result
 
         return await self.each(transaction)
@@ -235,6 +235,13 @@ class Transactions:
         while self._open:
             self._open.pop().close()
         self._engine.dispose()
+
+
+def command(driver: psycopg.Connection[Any], statement: bytes) -> None:
+    """Run what has no parameters and no rows, without the cost of a cursor."""
+    result = driver.pgconn.exec_(statement)
+    if result.status != psycopg.pq.ExecStatus.COMMAND_OK:
+        raise psycopg.errors.error_from_result(result)
 
 
 def _connected(conninfo: str, idle_seconds: float) -> psycopg.Connection[Any]:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from sqlalchemy import Connection
 
-from gateway.store.writer import Database, Lock, lock, reads, run, writes
+from gateway.store.operations import Database, Lock, lock, reads, run, writes
 from tools.mcp.server import Review
 
 FIRST = "first listing"

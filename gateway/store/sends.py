@@ -6,9 +6,9 @@ from typing import Any, Literal
 
 from sqlalchemy import Connection
 
+from gateway.store.operations import Database, reads, run, value, values, writes
 from gateway.store.records import Delivery, Lease
 from gateway.store.statements import COUNT_MESSAGE, INSERT_MESSAGE, InboxStatus, OutboxStatus
-from gateway.store.writer import Database, reads, run, value, values, writes
 
 
 def put(connection: Connection, delivery: Delivery, worker: str | None = None) -> tuple[int | None, Lease | None]:
@@ -21,7 +21,10 @@ def put(connection: Connection, delivery: Delivery, worker: str | None = None) -
 
 def count(connection: Connection, sid: str, owner: str | None, *, stopped: int = 0, begun: int = 0) -> Lease | None:
     """Count a message on its chat's row; returns the lease if the chat is the owner's."""
-    holder, epoch = values(connection, COUNT_MESSAGE, sid=sid, owner=owner, stopped=stopped, begun=begun)
+    return held(sid, owner, *values(connection, COUNT_MESSAGE, sid=sid, owner=owner, stopped=stopped, begun=begun))
+
+
+def held(sid: str, owner: str | None, holder: str | None, epoch: int) -> Lease | None:
     return Lease(sid=sid, epoch=epoch) if owner is not None and holder == owner else None
 
 

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from enum import IntEnum
 from typing import Any
 
+from gateway.store.operations import LOCK_ARRIVAL
 from gateway.store.records import ContactState, Known, StoredAnswer
 
 
@@ -49,13 +50,18 @@ NEVER = 2**62
 """Is above every number of a turn or a message."""
 _IS_OURS = "EXISTS (SELECT 1 FROM session WHERE id = :sid AND epoch = :epoch)"
 
-INSERT_MESSAGE = f"""
+_INSERT_MESSAGE = f"""
+WITH arrival AS ({{}})
 INSERT INTO inbox (dedupe, dedupe_text, sid, body, at, sender, person, again, chat, status, attempts)
-VALUES (:dedupe, :dedupe_text, :sid, :body, :at, :sender, :person, CAST(:again AS BIGINT), :chat, {InboxStatus.WAITING:d}, 0)
-ON CONFLICT DO NOTHING RETURNING id
+SELECT :dedupe, :dedupe_text, :sid, :body, CAST(:at AS DOUBLE PRECISION), :sender, :person, CAST(:again AS BIGINT), :chat,
+    {InboxStatus.WAITING:d}, 0
+FROM arrival WHERE TRUE ON CONFLICT DO NOTHING RETURNING id
 """
-COUNT_MESSAGE = """
-INSERT INTO session AS t (id, owner, epoch, pending, stopped, begun) VALUES (:sid, :owner, 1, 1, :stopped, :begun)
+INSERT_MESSAGE = _INSERT_MESSAGE.format("SELECT 1")
+INSERT_MESSAGE_LOCKED = _INSERT_MESSAGE.format(LOCK_ARRIVAL)
+"""The number is given after the wait: messages of one chat are in the order in which they were let in."""
+_COUNT_MESSAGE = """
+INSERT INTO session AS t (id, owner, epoch, pending, stopped, begun) SELECT :sid, :owner, 1, 1, :stopped, :begun WHERE {}
 ON CONFLICT (id) DO UPDATE SET
     begun = CASE WHEN t.owner IS NULL AND t.pending = 0 THEN excluded.begun ELSE t.begun END,
     pending = t.pending + 1,
@@ -64,10 +70,13 @@ ON CONFLICT (id) DO UPDATE SET
     stopped = CASE WHEN t.stopped > excluded.stopped THEN t.stopped ELSE excluded.stopped END
 RETURNING owner, epoch
 """
+COUNT_MESSAGE = _COUNT_MESSAGE.format("TRUE")
+_WAITING_OF = f"FROM inbox WHERE sender = :sender AND {WAITS} AND again IS NULL"
+COUNT_WITHIN = _COUNT_MESSAGE.format(f"""(SELECT count(*) {_WAITING_OF}) <= :theirs_max
+    AND COALESCE((SELECT pending FROM session WHERE id = :sid), 0) < :pending_max""")
+"""Counts the message if its sender and its chat have no more waiting than that."""
 WAITING_OF = f"""
-SELECT count(*) AS theirs, min(id) AS since, count(*) FILTER (WHERE sid LIKE :control_sids) AS notes,
-    COALESCE((SELECT pending FROM session WHERE id = :sid), 0) AS pending
-FROM inbox WHERE sender = :sender AND {WAITS} AND again IS NULL
+SELECT count(*) AS theirs, min(id) AS since, count(*) FILTER (WHERE sid LIKE :control_sids) AS notes {_WAITING_OF}
 """
 """Messages that the gateway itself has put there, such as reminders, use up none of a person's limit."""
 WAITING_OF_PEOPLE = f"SELECT count(*) FROM inbox WHERE sid = :sid AND {WAITS} AND again IS NULL"
@@ -225,7 +234,8 @@ STATE = "SELECT pending, stopped, revision FROM session WHERE id = :sid AND epoc
 STATE_LOCKED = f"{STATE} FOR UPDATE"
 APPEND = """
 INSERT INTO transcript (sid, seq, turn, kind, content)
-VALUES (:sid, (SELECT COALESCE(max(seq), 0) + 1 FROM transcript WHERE sid = :sid), :turn, :kind, :content) RETURNING seq
+VALUES (:sid, (SELECT COALESCE(max(seq), 0) FROM transcript WHERE sid = :sid) + :place, :turn, :kind, :content)
+RETURNING seq
 """
 SPEAK = """
 INSERT INTO spoken (sid, seq, place, turn, message, person, name, direct, how, parts)
@@ -235,9 +245,10 @@ JOIN = f"UPDATE inbox SET status = {InboxStatus.JOINED:d}, turn = :turn WHERE id
 COUNT_DOWN = "UPDATE session SET pending = pending - :by WHERE id = :sid"
 COUNT_FINISHED = "UPDATE session SET pending = pending - 1, begun = 0 WHERE id = :sid"
 CLOSE_MESSAGE = f"UPDATE inbox SET status = :status WHERE id = :turn AND {WAITS} RETURNING id"
-INSERT_PART = """
+INSERT_PART = f"""
 INSERT INTO outbox (sid, turn, part, key, payload, status, attempts, ambiguous, next_at, created)
-VALUES (:sid, :turn, :part, :key, :payload, 0, 0, 0, 0, :created) RETURNING id
+VALUES (:sid, :turn, :part, :key, :payload, {OutboxStatus.QUEUED:d}, 0, 0, 0, :created)
+RETURNING {PART_COLUMNS}
 """
 OPEN_BESIDE = """
 INSERT INTO session (id, owner, epoch, pending, stopped, begun) VALUES (:sid, NULL, 0, 0, 0, 0) ON CONFLICT DO NOTHING

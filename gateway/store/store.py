@@ -23,6 +23,7 @@ from gateway.store.files import DatabaseFiles
 from gateway.store.later import DatabaseLater
 from gateway.store.layers import DatabaseLayers
 from gateway.store.memory import DatabaseMemory
+from gateway.store.operations import Run, rows
 from gateway.store.owners import DatabaseOwners
 from gateway.store.records import (
     Bill,
@@ -44,7 +45,6 @@ from gateway.store.reviews import DatabaseReviews
 from gateway.store.sends import DatabaseSends
 from gateway.store.sessions import CHOICE, CONTROL
 from gateway.store.tasks import DatabaseTasks
-from gateway.store.writer import Run, rows
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

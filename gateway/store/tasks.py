@@ -10,10 +10,10 @@ from typing import Any, Literal, TypeAlias
 
 from sqlalchemy import Connection
 
+from gateway.store.operations import Database, reads, rows, run, writes
 from gateway.store.records import Delivery
 from gateway.store.sends import put
 from gateway.store.statements import NEVER, WAITS
-from gateway.store.writer import Database, reads, rows, run, writes
 
 TaskState: TypeAlias = Literal["running", "ended", "failed", "stopped", "recalled"]
 ORPHAN_SECONDS = 60.0

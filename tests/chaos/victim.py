@@ -30,6 +30,7 @@ from gateway.cli.options import environment
 from gateway.config.load import load
 from gateway.observe import logs
 from gateway.observe.secrets import Scrubber, secrets_of
+from gateway.store import postgres
 from gateway.store.inbound import inbound_of
 from gateway.store.opening import open_store
 from gateway.store.records import Delivery, Entry, Lease, NewPart, OutboxPart, SessionMark, View
@@ -220,13 +221,16 @@ def hook_statements(kill: Kill) -> None:
             connection.set_trace_callback(about_to)
 
     event.listen(Engine, "connect", connected)
-    execute = psycopg.Cursor.execute
 
-    def executed(cursor: Any, statement: Any, *more: Any, **named: Any) -> Any:
-        about_to(str(statement))
-        return execute(cursor, statement, *more, **named)
+    def hooked(run: Any) -> Any:
+        def executed(on: Any, statement: Any, *more: Any, **named: Any) -> Any:
+            about_to(statement.decode() if isinstance(statement, bytes) else str(statement))
+            return run(on, statement, *more, **named)
 
-    setattr(psycopg.Cursor, "execute", executed)  # noqa: B010 - a type checker would have its overloads
+        return executed
+
+    setattr(psycopg.Cursor, "execute", hooked(psycopg.Cursor.execute))  # noqa: B010 - it has overloads
+    setattr(postgres, "command", hooked(postgres.command))  # noqa: B010 - BEGIN and COMMIT
 
 
 def explain(loop: asyncio.AbstractEventLoop | None) -> None:

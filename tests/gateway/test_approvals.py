@@ -29,9 +29,9 @@ from gateway.approvals.gate import TurnGate, call_id
 from gateway.approvals.notices import is_approver
 from gateway.config.root import AgentsConfig, ApprovalsConfig, Config
 from gateway.store.approvals import Approval, Decider
+from gateway.store.operations import run
 from gateway.store.records import Delivery
 from gateway.store.sqlite import SqliteStore
-from gateway.store.writer import run
 from tests.channels.contexts import context as made
 from tools.tool import Call, Request, Subject, ToolError, ToolResult, digest_of
 

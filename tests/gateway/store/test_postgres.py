@@ -14,8 +14,8 @@ from gateway.store import statements as sql
 from gateway.store.errors import StoreUnavailable
 from gateway.store.migrate import DatabaseUnusable
 from gateway.store.opening import open_store
+from gateway.store.operations import Lock, rows
 from gateway.store.postgres import PostgresStore
-from gateway.store.writer import Lock, rows
 from tests.gateway.store.chats import leased, message, opened, work_of
 from tests.waiting import until
 
@@ -106,7 +106,7 @@ def test_no_two_locks_have_one_number_and_all_are_in_one_list() -> None:
     assert [*Lock.__members__] == [it.name for it in Lock]
     sources = Path(postgres.__file__).parents[1].rglob("*.py")
     taken = [it for it in sources for line in it.read_text().splitlines() if "pg_advisory_xact_lock(" in line]
-    assert {it.stem for it in taken} == {"writer"}
+    assert {it.stem for it in taken} == {"operations"}
 
 
 async def test_limits_are_exact_with_two_replicas(postgres_url: str) -> None:

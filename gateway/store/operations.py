@@ -1,0 +1,158 @@
+"""Operations: methods that take a connection. `reads` and `writes` make them awaitable: they run off the event loop, in a
+transaction, and return after the commit. Their statements and locks are run here, in the driver's way.
+"""
+
+import re
+import sqlite3
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass
+from enum import IntEnum, unique
+from functools import lru_cache
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeAlias, TypeVar
+
+from sqlalchemy import BindParameter, Connection, CursorResult, bindparam, text
+
+_PLACEHOLDER = re.compile(r"(?<!:):([a-z]\w*)")
+"""A `::` is a cast."""
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class Run(Protocol):
+    """Runs an operation in one transaction and commits. Raises StoreUnavailable."""
+
+    def __call__(self, operation: Callable[[Connection], T]) -> Awaitable[T]: ...
+
+
+@dataclass(eq=False, kw_only=True)
+class Database:
+    """`read` and `write` may be the same."""
+
+    read: Run
+    write: Run
+
+
+D = TypeVar("D", bound=Database)
+Operation: TypeAlias = Callable[Concatenate[D, Connection, P], T]
+Method: TypeAlias = Callable[Concatenate[D, P], Coroutine[Any, Any, T]]
+
+
+def run(connection: Connection, statement: str, **names: object) -> CursorResult[Any]:
+    """Executes a statement with its own parameters among `names`. A list is expanded for `IN`; an empty one matches
+    nothing."""
+    given = {name: value for name, value in names.items() if f":{name}" in statement}
+    lists = {name: list(value) or [None] for name, value in given.items() if isinstance(value, list | tuple)}
+    expanding: list[BindParameter[Any]] = [bindparam(name, expanding=True) for name in lists]
+    return connection.execute(text(statement).bindparams(*expanding), given | lists)
+
+
+def rows(connection: Connection, statement: str, **names: object) -> list[Any]:
+    """Execute a statement on the driver itself and return all its rows, by name: SQLAlchemy's way there costs more than
+    the statement. A list is not expanded."""
+    driver: Any = connection.connection.driver_connection
+    if not is_shared(connection):
+        cursor = driver.cursor()
+        cursor.row_factory = sqlite3.Row
+        return list(cursor.execute(statement, names))
+    from psycopg import RawCursor  # the usual one reads a long statement anew each time
+    from psycopg.rows import dict_row
+
+    query, places = _numbered(statement)
+    cursor = RawCursor(driver, row_factory=dict_row).execute(query, [names[name] for name in places])
+    return cursor.fetchall() if cursor.pgresult and cursor.pgresult.nfields else []
+
+
+@lru_cache(maxsize=1024)
+def _numbered(statement: str) -> tuple[bytes, Sequence[str]]:
+    """The statement with `$1` for its first placeholder, and the names of all."""
+    places = list(dict.fromkeys(_PLACEHOLDER.findall(statement)))
+    query = _PLACEHOLDER.sub(lambda match: f"${places.index(match[1]) + 1}", statement)
+    return query.encode(), places
+
+
+def insert(connection: Connection, statement: str, given: Sequence[Mapping[str, object]]) -> list[Any]:
+    """Insert several rows by one statement, whose line of `VALUES` is repeated; returns as `rows` does."""
+    if not given:
+        return []
+    names = {f"{name}_{at}": one for at, row in enumerate(given) for name, one in row.items()}
+    return rows(connection, _repeated(statement, len(given)), **names)
+
+
+@lru_cache(maxsize=256)
+def _repeated(statement: str, times: int) -> str:
+    def repeat(line: re.Match[str]) -> str:
+        return "VALUES " + ", ".join(_PLACEHOLDER.sub(rf":\1_{at}", line[1]) for at in range(times))
+
+    return re.sub(r"VALUES (\(.+\))$", repeat, statement, flags=re.MULTILINE)
+
+
+def values(connection: Connection, statement: str, **names: object) -> tuple[Any, ...]:
+    """Return the values of the first row; empty if there is no row."""
+    row = next(iter(rows(connection, statement, **names)), ())
+    return tuple(row.values() if isinstance(row, dict) else row)
+
+
+def value(connection: Connection, statement: str, **names: object) -> Any:
+    """Return the first value of the first row; None if there is no row."""
+    return next(iter(values(connection, statement, **names)), None)
+
+
+def is_shared(connection: Connection) -> bool:
+    return connection.dialect.name == "postgresql"
+
+
+def reads(operation: Operation[D, P, T]) -> Method[D, P, T]:
+    return _awaited(operation, lambda database: database.read)
+
+
+def writes(operation: Operation[D, P, T]) -> Method[D, P, T]:
+    return _awaited(operation, lambda database: database.write)
+
+
+def _awaited(operation: Operation[D, P, T], run: Callable[[D], Run]) -> Method[D, P, T]:
+    async def method(self: D, /, *args: P.args, **names: P.kwargs) -> T:
+        return await run(self)(lambda connection: operation(self, connection, *args, **names))
+
+    return method
+
+
+@unique
+class Lock(IntEnum):
+    """Locks that let one transaction in at a time, on any replica; SQLite has one writer anyway.
+
+    The numbers below 100 are classes: a name in one keeps out that name alone. A number never changes: during an update,
+    replicas of two versions keep each other out by it. A worker's own lock has a random number of 62 bits (`Presence`).
+    """
+
+    SENDER = 1
+    """Held while a message of that sender arrives."""
+    CHAT = 2
+    """Held while a message arrives in that chat, whichever its topic, if there is a rate."""
+    STRANGERS = 3
+    CODES = 4
+    CLAIM = 5
+    SCHEDULES = 6
+    REVIEWS = 7
+    SESSION = 8
+    """Held while a message arrives in that session."""
+    MIGRATION = 7_305_843_001_216
+    ARCHIVE = 7_305_843_001_217
+    """Held while a conversation of the web chat is added to or erased."""
+    UPLOADS = 7_305_843_001_218
+    NOTES = 7_305_843_001_219
+    APPROVALS = 7_305_843_001_231
+
+
+def lock(connection: Connection, kind: Lock, name: str | None = None) -> None:
+    """Waits for its turn, which lasts until the commit."""
+    if is_shared(connection):
+        key = ":kind, COALESCE(hashtext(CAST(:name AS TEXT)), 0)" if kind < 100 else ":kind"
+        run(connection, f"SELECT pg_advisory_xact_lock({key})", kind=int(kind), name=name)
+
+
+LOCK_ARRIVAL = f"""
+SELECT pg_advisory_xact_lock({Lock.SESSION:d}, hashtext(:sid)),
+    pg_advisory_xact_lock({Lock.SENDER:d}, hashtext(:sender)),
+    pg_advisory_xact_lock({Lock.CHAT:d}, hashtext(:chat))
+"""
+"""Waits for the messages that arrive before this one, on PostgreSQL; a NULL waits for nobody."""
