@@ -55,6 +55,20 @@ async def test_spending_is_counted_by_the_lease_owner_only(store: Store) -> None
     assert await store.usage(DAY, SCOPES) == []
 
 
+async def test_spending_of_several_rows_of_one_step_is_summed(store: Store) -> None:
+    lease = await leased(store, 1)
+    (turn,) = [waiting.turn for waiting in (await work_of(store, lease)).waiting]
+    answers = [*taking(step(turn), spent(1)), *taking(step(turn), spent(10, scopes=SCOPES[:1]))]
+    await store.append(lease, answers)
+    await store.append(lease, answers)
+    assert {row.scope: (row.tokens, row.cost) for row in await store.usage(DAY, SCOPES)} == {
+        "agent:helper": (22, 2.0),
+        "chat:c": (2, 1.0),
+        "sender:s": (2, 1.0),
+    }
+    assert len((await work_of(store, lease)).so_far) == 2 * len(answers)
+
+
 async def test_budget_month_sums_its_days(store: Store) -> None:
     lease = await leased(store, 1)
     (turn,) = [waiting.turn for waiting in (await work_of(store, lease)).waiting]
