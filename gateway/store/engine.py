@@ -162,7 +162,7 @@ class StoreEngine(Database):
         _journal(connection, lease, entries)
         rows(connection, sql.COUNT_FINISHED, sid=lease.sid)
         if layers:
-            rows(connection, sql.KEEP_LAYERS, turn=turn, sid=lease.sid, **asdict(layers))
+            _keep(connection, turn, lease.sid, layers)
         if beside:
             rows(connection, sql.OPEN_BESIDE, sid=beside)
         row: dict[str, Any] = {"sid": beside or lease.sid, "turn": turn, "created": at}
@@ -234,6 +234,13 @@ def _journal(connection: Connection, lease: Lease, entries: Sequence[Entry]) -> 
         for place, spoken in enumerate(entry.spoken)
     ]
     insert(connection, sql.SPEAK, spoken)
+
+
+def _keep(connection: Connection, turn: int, sid: str, layers: LayerRow) -> None:
+    known = value(connection, sql.KEEP_LAYERS, turn=turn, sid=sid, **asdict(layers))
+    if known is not None and known < len(layers.texts):
+        for name, content in sorted(layers.texts.items()):  # in one order, so that no two turns wait for each other
+            rows(connection, sql.KEEP_LAYER_TEXT, hash=name, content=content)
 
 
 def _spend(connection: Connection, entries: Sequence[Entry]) -> None:

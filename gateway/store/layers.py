@@ -6,7 +6,7 @@ the journal, which has it anyway: what was recalled or erased there is gone here
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from sqlalchemy import Connection
@@ -59,7 +59,6 @@ _PARTS = """
 SELECT part, key, payload, status, ext_id, attempts, ambiguous, reason, created FROM outbox WHERE turn = :turn ORDER BY part
 """
 _APPROVALS = "SELECT id, tool, state, decided_by, decided_at, created FROM approval WHERE turn = :turn ORDER BY created"
-_KEEP = "INSERT INTO layer_text (hash, content) VALUES (:hash, :content) ON CONFLICT DO NOTHING"
 LAST_FINISHED = (
     "SELECT turn FROM transcript WHERE sid = :sid AND kind = 'final' AND turn < :before ORDER BY seq DESC LIMIT 1"
 )
@@ -88,7 +87,7 @@ _OLDEST = f"SELECT turn, at FROM layer ORDER BY turn LIMIT {PRUNED_AT_ONCE}"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LayerRow:
-    """The row of one turn's record. `prompt`, `tools` and `route` are hashes of texts; `content` is the rest, as JSON."""
+    """The row of one turn's record. `prompt`, `tools` and `route` are hashes of `texts`; `content` is the rest, as JSON."""
 
     agent: str
     channel: str
@@ -99,6 +98,7 @@ class LayerRow:
     tools: str = ""
     route: str = ""
     content: str = "{}"
+    texts: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,17 +137,6 @@ class StoredTurn(ListedTurn):
 
 
 class DatabaseLayers(Database):
-    @writes
-    def keep(self, connection: Connection, texts: Mapping[str, str]) -> None:
-        for name, content in texts.items():
-            run(connection, _KEEP, hash=name, content=content)
-
-    @reads
-    def missing(self, connection: Connection, hashes: Sequence[str]) -> Sequence[str]:
-        """The hashes of which no text is stored."""
-        stored = set(run(connection, "SELECT hash FROM layer_text WHERE hash IN :hashes", hashes=hashes).scalars())
-        return [it for it in hashes if it not in stored]
-
     @reads
     def listed(
         self, connection: Connection, *, before: int | None, only: Mapping[str, str], limit: int = TURNS_MAX

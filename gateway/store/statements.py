@@ -320,7 +320,10 @@ SELECT id, sid, body FROM inbox WHERE (dedupe IN (:first, :second) OR dedupe_tex
 KEEP_LAYERS = """
 INSERT INTO layer (turn, sid, agent, channel, person, outcome, at, prompt, tools, route, content)
 VALUES (:turn, :sid, :agent, :channel, :person, :outcome, :at, :prompt, :tools, :route, :content) ON CONFLICT DO NOTHING
+RETURNING (SELECT count(*) FROM layer_text WHERE hash IN (:prompt, :tools, :route)) AS known
 """
+"""`known` texts are there already. An erasure, also by another process, removes a text with the last turn that had it."""
+KEEP_LAYER_TEXT = "INSERT INTO layer_text (hash, content) VALUES (:hash, :content) ON CONFLICT DO NOTHING"
 ANSWER = f"""
 SELECT i.status, o.payload, CASE WHEN i.status NOT IN ({InboxStatus.WAITING:d}, {InboxStatus.OVERFLOW:d}) THEN (
     SELECT content FROM transcript WHERE sid = i.sid AND turn = i.id AND kind = 'final' ORDER BY seq DESC LIMIT 1

@@ -84,20 +84,15 @@ class Layers:
         """Forgets the recording of a turn that another run ends."""
         self._recordings.pop(turn, None)
 
-    def row(
-        self, sid: str, turn: int, inbound: Inbound | None, ending: Ending, at: float
-    ) -> tuple[LayerRow, Mapping[str, str]] | None:
-        """The row of a turn that ends, and the texts that it refers to. None if nothing is kept of it, or if it cannot be
-        made: the turn ends all the same."""
+    def row(self, sid: str, turn: int, inbound: Inbound | None, ending: Ending, at: float) -> LayerRow | None:
+        """The row of a turn that ends; None if nothing is kept of it, or if it cannot be made: the turn ends anyway."""
         try:
             return self._row(sid, turn, inbound, ending, at)
         except Exception as error:
             log.error("layers_not_made", exc_info=error)
             return None
 
-    def _row(
-        self, sid: str, turn: int, inbound: Inbound | None, ending: Ending, at: float
-    ) -> tuple[LayerRow, Mapping[str, str]] | None:
+    def _row(self, sid: str, turn: int, inbound: Inbound | None, ending: Ending, at: float) -> LayerRow | None:
         recording = self._recordings.pop(turn, None)
         if not self._runtime.setup.config.console.keep_days or is_control(sid):
             return None
@@ -105,19 +100,13 @@ class Layers:
         person = person_of(inbound.context) if inbound and inbound.context.sender.id else ""
         row = LayerRow(agent=place.agent, channel=place.channel, person=person, outcome=ending.outcome, at=at)
         if inbound and ending.outcome == "recalled":
-            return replace(row, content=RECALLED), {}
+            return replace(row, content=RECALLED)
         if inbound is None or recording is None:
-            return row, {}
+            return row
         shared = self._shared(recording, inbound.context)
         content = recording.record.model_dump_json(by_alias=True, exclude_defaults=True)
         hashes: dict[str, Any] = {name: hash_ for name, (hash_, _) in shared.items()}
-        return replace(row, **hashes, content=content), dict(shared.values())
-
-    async def keep(self, texts: Mapping[str, str]) -> None:
-        """Store those of a turn's texts that the database lacks. Raises StoreUnavailable."""
-        # Ask the database each time: an erasure, also one by another process, removes a text with the last turn that had it.
-        if texts and (missing := await self._runtime.store.layers.missing(list(texts))):
-            await self._runtime.store.layers.keep({name: texts[name] for name in missing})
+        return replace(row, **hashes, content=content, texts=dict(shared.values()))
 
     def _shared(self, recording: "Recording", context: MessageContext) -> dict[str, tuple[str, str]]:
         """The texts that many turns share, each with its hash; the rest of the prompt is put into the record."""

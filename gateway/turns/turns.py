@@ -19,7 +19,6 @@ from gateway.approvals import pairing
 from gateway.approvals.approvals import Approvals
 from gateway.approvals.pairing import REMINDED, REQUESTED
 from gateway.config.commands import asks_model
-from gateway.observe.logs import logged
 from gateway.outbox.outbox import AWAY_SECONDS
 from gateway.outbox.reply import reply
 from gateway.state.ending import Ending, Reply, lost_access
@@ -381,14 +380,12 @@ class Finish:
         at = self._runtime.now()
         final = Entry(turn=turn, kind="final", content=ending.record(len(parts), at), spent=ending.spent)
         entries = [entry(turn, ending.message), final] if ending.message else [final]
-        layers, texts = self._layers.row(lease.sid, turn, inbound, ending, at) or (None, {})
+        layers = self._layers.row(lease.sid, turn, inbound, ending, at)
         # A reminder is a turn of the conversation; that it is still to be sent keeps nobody waiting there.
         beside = saying_session(lease.sid) if inbound.command == SAY and not aside else None
         queued = await self._store.finish(
             lease, entries, parts, at=at, dead=ending.dead, revision=revision, layers=layers, task=task, beside=beside
         )
-        with logged("layers_not_kept"):
-            await self._layers.keep(texts)
         if task:
             self._tasks.committed(task)
         self._report(turn, inbound.agent, ending, self._runtime.now() - began)
@@ -416,7 +413,7 @@ class Finish:
             at = self._runtime.now()
             ending = Ending(outcome="failed", reason="unreadable", dead=True)
             final = Entry(turn=message.turn, kind="final", content=ending.record(0, at))
-            layers, _ = self._layers.row(lease.sid, message.turn, None, ending, at) or (None, {})
+            layers = self._layers.row(lease.sid, message.turn, None, ending, at)
             task = await self._tasks.end_of(lease.sid, message.turn, ending)
             await self._store.finish(lease, [final], [], at=at, dead=True, layers=layers, task=task)
             log.error("message_unreadable", turn=message.turn, session=lease.sid)

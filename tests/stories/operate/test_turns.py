@@ -4,7 +4,7 @@ import json
 import re
 import sqlite3
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass
@@ -13,6 +13,7 @@ from typing import Any, get_args
 
 import httpx
 import pytest
+from sqlalchemy import Connection
 from structlog.testing import capture_logs
 from typer.testing import CliRunner
 
@@ -24,6 +25,8 @@ from gateway.config.load import load
 from gateway.config.root import BindingConfig, MatchConfig
 from gateway.operate.sessions import erase
 from gateway.state.runtime import ConfigState
+from gateway.store import engine, operations
+from gateway.store.statements import KEEP_LAYER_TEXT
 from tests.demo import story
 from tests.demo.platforms import FeishuStage
 from tests.demo.play import Layer, stage
@@ -540,14 +543,14 @@ async def test_turns_after_an_erasure_keep_prompt_and_tools(tmp_path: Path, data
 
 async def test_turns_record_dedupes_texts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with housed(tmp_path) as (house, _):
-        layers, written = house.gateway.runtime.store.layers, list[str]()
-        keep = layers.keep
+        written = list[str]()
 
-        async def counted(texts: Mapping[str, str]) -> None:
-            written.extend(texts)
-            await keep(texts)
+        def counted(connection: Connection, statement: str, **names: Any) -> list[Any]:
+            if statement == KEEP_LAYER_TEXT:
+                written.append(names["hash"])
+            return operations.rows(connection, statement, **names)
 
-        monkeypatch.setattr(layers, "keep", counted)
+        monkeypatch.setattr(engine, "rows", counted)
         for count in (1, 2, 3):
             await house.say("hello")
             await house.replies(count)
