@@ -1,7 +1,8 @@
-"""`make size`: how large the house is, and each room against its budget in tests/size.toml, which `make check` holds.
+"""`make size`: how large the house is, and each room and file against tests/size.toml, which `make check` holds.
 
 What serves is what `python -m gateway` can reach by imports, read and not run. Rooms count every line that ships: Python,
-and the page with its scripts and styles.
+and the page with its scripts and styles. A file is one noun, of FILE_MIN to FILE_MAX lines; one that only a single module
+imports has ONE_USER_MIN at least. A smaller file gives its reason in tests/size.toml.
 """
 
 import ast
@@ -11,6 +12,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median, quantiles
+from typing import Any
 
 from gateway.program import PACKAGES
 from tests.parsed import ROOT, parsed
@@ -26,6 +28,7 @@ ENTRANCES = (
 MIGRATIONS = "gateway/store/migrations"
 BUDGETS = ROOT / "tests" / "size.toml"
 COUNTED = (".py", ".js", ".css", ".html")
+FILE_MIN, ONE_USER_MIN, FILE_MAX = 80, 120, 600
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -98,26 +101,46 @@ def report() -> Iterator[str]:
 
 def rooms() -> dict[str, int]:
     """The lines of each room that has a budget: of its files, and of folders beneath that have none of their own."""
-    budgets = tomllib.loads(BUDGETS.read_text(encoding="utf-8"))
-    lines = dict.fromkeys(budgets, 0)
+    lines = dict.fromkeys(_table("rooms"), 0)
     for package in PACKAGES:
         for path in sorted((ROOT / package).rglob("*")):
             if path.suffix in COUNTED:
                 homes = [str(it.relative_to(ROOT)) for it in path.parents if it.is_relative_to(ROOT)]
-                home = next(it for it in homes if it in budgets)
+                home = next(it for it in homes if it in lines)
                 lines[home] += len(path.read_text(encoding="utf-8").splitlines())
     return lines
 
 
 def excess() -> Iterator[str]:
-    """A sentence for each room beyond its budget."""
-    budgets = tomllib.loads(BUDGETS.read_text(encoding="utf-8"))
+    """A sentence for each room and file that breaks its limit, and for each reason that nothing needs any more."""
+    budgets = _table("rooms")
     for room, lines in rooms().items():
         if lines > budgets[room]:
             yield (
                 f"{room} has {lines:,} lines, and its budget in tests/size.toml is {budgets[room]:,}: "
                 "make what is new pay for itself, or raise it with the reason in the commit"
             )
+    product = [it for it in sources(*PACKAGES) if it.lines and not it.path.startswith(MIGRATIONS)]
+    small = {it.path for it in product if it.lines < _least(it, product) and not it.path.endswith("__init__.py")}
+    reasons = _table("small")
+    yield from (
+        f"{it.path} has {it.lines} lines, more than {FILE_MAX}: split it" for it in product if it.lines > FILE_MAX
+    )
+    yield from (
+        f"{path} is small: merge it, or give its reason in tests/size.toml" for path in sorted(small - {*reasons})
+    )
+    yield from (f"{path} is not small: strike it from tests/size.toml" for path in sorted({*reasons} - small))
+
+
+def _least(source: Source, product: list[Source]) -> int:
+    """How many lines a file needs to stand on its own."""
+    users = [it for it in product if source.path in it.imports and it.path != source.path]
+    return ONE_USER_MIN if len(users) == 1 else FILE_MIN
+
+
+def _table(name: str) -> dict[str, Any]:
+    table: dict[str, Any] = tomllib.loads(BUDGETS.read_text(encoding="utf-8"))[name]
+    return table
 
 
 def _total(found: list[Source]) -> str:
@@ -125,7 +148,7 @@ def _total(found: list[Source]) -> str:
 
 
 def main() -> None:
-    budgets = tomllib.loads(BUDGETS.read_text(encoding="utf-8"))
+    budgets = _table("rooms")
     if "--check" not in sys.argv:
         print(*report(), sep="\n")  # noqa: T201
         print(*(f"  {room:26} {lines:6,} of {budgets[room]:6,}" for room, lines in rooms().items()), sep="\n")  # noqa: T201
