@@ -16,13 +16,14 @@ from typing import Any
 
 from agents.runner import AgentRunner, SessionFiles
 from channels.feishu.channel import FeishuChannel
-from gateway.app import gateway as app
 from gateway.app.gateway import Gateway
 from gateway.app.serve import listen, run
 from gateway.cli.options import environment
+from gateway.commands.catalog import Dispatch
 from gateway.config.load import load
 from gateway.observe import logs
 from gateway.observe.secrets import Scrubber, secrets_of
+from gateway.state.runtime import Runtime
 from gateway.store.opening import open_store
 from gateway.turns import attachments, turns
 from gateway.turns.journal import TurnJournal
@@ -40,7 +41,7 @@ STAGES: dict[str, tuple[Any, str]] = {
     "compose": (AgentRunner, "user_message"),
     "first row": (TurnJournal, "begin"),
     "model": (AgentRunner, "run"),
-    "command": (app, "run"),
+    "command": (Dispatch, "run"),
 }
 """From the first thing that is done for a turn to the first row of its transcript; then behind it, and a command."""
 
@@ -52,7 +53,8 @@ def poison(stage: str) -> None:
     def deadly(*positional: Any, **named: Any) -> Any:
         given = positional[isinstance(owner, type) :]
         # What the turn answers: not the messages behind it, nor the turns before it.
-        if any(POISON in repr(getattr(it, "user", getattr(it, "messages", it))) for it in given):
+        said = (getattr(it, "user", getattr(it, "messages", it)) for it in given if not isinstance(it, Runtime))
+        if any(POISON in repr(it) for it in said):
             die()
         return original(*positional, **named)
 

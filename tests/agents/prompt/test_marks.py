@@ -67,8 +67,6 @@ ELSEWHERE = {
         "[key]",
         "[Unit]",
         "(not recorded)",
-        "[default: ",
-        "[required]",
         "(no price for ",
         "(I could not read {what}: ",
         "(identity)",
