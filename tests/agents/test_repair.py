@@ -182,15 +182,17 @@ def test_a_past_of_nothing_but_words_changes_nothing_of_what_follows(messages: l
     assert list(whole[len(words) :]) == list(repair(follows, api=API, family=MODEL))
 
 
-def own(messages: Sequence[Message]) -> list[Message]:
-    """Without results whose call does not stand before them in this turn, which no journal has."""
+def own(messages: Sequence[Message], call_ids: set[str]) -> list[Message]:
+    """Drop what no journal has: results whose call is not before them in this turn. Drop also a result with the id of an
+    earlier turn's call, to which it could belong as well; `call_ids` grows by the ids of this turn."""
     calls: set[str] = set()
-    kept = []
+    kept: list[Message] = []
     for message in messages:
         if isinstance(message, AssistantMessage):
             calls.update(it.id for it in message.calls)
-        if not isinstance(message, ToolResultMessage) or message.call_id in calls:
+        if not isinstance(message, ToolResultMessage) or message.call_id in calls - call_ids:
             kept.append(message)
+    call_ids |= calls
     return kept
 
 
@@ -200,9 +202,10 @@ def test_what_was_settled_turn_by_turn_is_what_the_whole_history_becomes(
     turns: list[list[Message]], messages: list[Message]
 ) -> None:
     words: list[Message] = [user("question"), assistant(Text(text="answer"))]
-    chat: list[list[Message]] = [[user("a"), *own(turn), assistant(Text(text="b"))] for turn in turns]
+    ids: set[str] = set()
+    chat: list[list[Message]] = [[user("a"), *own(turn, ids), assistant(Text(text="b"))] for turn in turns]
     shown = [turn for turn in past([*chat, words, words]) if turn.is_final_form]
-    running = [user("and now?", metadata="M"), *own(messages)]
+    running = [user("and now?", metadata="M"), *own(messages, ids)]
     for count in range(len(shown) + 1):  # as the chat grows
         found, taken = reusable_prefix(shown[:count], api=API, family=MODEL)
     rest = [it for turn in shown[len(found) :] for it in turn]
