@@ -123,7 +123,6 @@ class BackgroundCommand:
         self.save(self.output)
         if self.running is not None:
             os.close(self.running.file)
-            self.running = None
         self.kill_path.unlink(missing_ok=True)
 
     def remove(self) -> None:
@@ -222,6 +221,7 @@ class Processes:
             await asyncio.gather(keeping, return_exceptions=True)
             await running.command.leave()
             await asyncio.shield(asyncio.to_thread(record.finish))
+            record.running = None  # on the event loop, where it is read
             del self._running[record.path]
         if running.report is not None:
             await running.report()
@@ -434,11 +434,11 @@ class Process:
             if running is None or running.task.done() or record.output.total > record.polled:
                 break
             await asyncio.sleep(LOOK_SECONDS)
-        if running and record.ended is not None:
-            await asyncio.wait([running.task])  # its record is written
         note, new = f"[{state_of(record, self.processes.now())}]", record.output.since(record.polled)
         text = await asyncio.to_thread(new.shown, self.shell.result_chars - len(note) - 1)
         record.polled += new.total
+        if running and record.ended is not None:
+            await asyncio.wait([running.task])  # `finish` has written the record and closed its descriptor
         if record.state in ("ended", "interrupted") and new.total:
             await asyncio.to_thread(record.save, record.output)
         return ToolResult(content=(f"{text.rstrip(chr(10))}\n{note}".lstrip("\n"),), details=details_of(record))

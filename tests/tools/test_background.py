@@ -17,6 +17,7 @@ from tests.tools.bench import Bench, bench, text_of
 from tests.waiting import until
 from tools import process as module
 from tools.config import ProcessConfig
+from tools.output import Output
 from tools.process import Processes
 from tools.sandbox.sandbox import ProbeReport, Sandbox, Wall
 from tools.workspace import folder_of, forget_session
@@ -303,3 +304,26 @@ async def test_no_more_records_are_kept_than_a_list_shows(
     listed = (await at.text("process", action="list")).splitlines()
     assert len(listed) == module.RECORDS_MAX
     assert listed[-1].endswith(f"echo {module.RECORDS_MAX + 2}")
+
+
+async def test_background_process_that_ends_during_a_poll_is_polled_whole(
+    sessions: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its end and the poll both store its record, on a slow disk at the same time. Neither may close what the other has."""
+
+    def slowly(call: Callable[..., Any]) -> Callable[..., Any]:
+        def slow(*arguments: Any) -> Any:
+            time.sleep(0.05)
+            return call(*arguments)
+
+        return slow
+
+    monkeypatch.setattr(Output, "shown", slowly(Output.shown))
+    monkeypatch.setattr(os, "fsync", slowly(os.fsync))
+    at = sessions(process={"parallel": 8, "parallelTotal": 8})
+
+    async def lived(number: int) -> str:
+        return await ended(at, await start(at, f"sleep 0.{number}; echo one; sleep 0.02; echo two"))
+
+    for output in await asyncio.gather(*(lived(number) for number in range(8))):
+        assert output.startswith("one\ntwo\n[ended")
