@@ -1,4 +1,4 @@
-"""The gate before the calls of one turn: `tools.approval.Gate` over the store.
+"""The gate before the calls of one turn: `tools.tool.Gate` over the store.
 
 A call without permission becomes a request, and its result says so; the turn ends like any other. The decision begins
 another turn in the same conversation, whose first call is the approved one, taken from the stored request. It passes the

@@ -1,4 +1,4 @@
-"""The ends of background commands: `tools.processes.EndReports` over the table of what is due.
+"""The ends of background commands: `tools.process.EndReports` over the table of what is due.
 
 A command whose end is to be reported has a row, kept before it starts. The row is due at the command's end, and every
 few seconds before: the gateway that runs it may be gone, and the command with it. The worker that takes the row reads

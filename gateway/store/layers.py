@@ -51,10 +51,10 @@ SELECT {_COLUMNS}, l.tools AS tools_hash,
 FROM layer l WHERE l.turn = :turn
 """
 _ROWS = "SELECT sid, seq, kind, content FROM transcript WHERE turn = :turn ORDER BY seq"
-_MESSAGES = (
-    "SELECT id, sid, body, at, status FROM inbox WHERE id = :turn UNION SELECT id, sid, body, at, status FROM inbox "
-)
-_MESSAGES += "WHERE turn = :turn ORDER BY 1"
+_MESSAGES = """
+SELECT id, sid, body, at, status FROM inbox WHERE id = :turn
+UNION SELECT id, sid, body, at, status FROM inbox WHERE turn = :turn ORDER BY 1
+"""
 _PARTS = """
 SELECT part, key, payload, status, ext_id, attempts, ambiguous, reason, created FROM outbox WHERE turn = :turn ORDER BY part
 """
