@@ -74,6 +74,8 @@ class ToolLoop:
     now: Callable[[], float]
     budget: Budget | None = None
     session: str = ""
+    several: bool = False
+    """True if the turn answers several people."""
     tainted: bool = False
     """True if the turn has read external content; restored from the journal after a restart."""
     _messages: list[Message] = field(default_factory=list)
@@ -233,6 +235,7 @@ class ToolLoop:
             message=self.context,
             session=self.session,
             begun_at=begun_at,
+            several=self.several,
             tainted=self.tainted,
             progress=lambda text: self.emit(ToolAdvanced(call=call, progress=text)),
         )

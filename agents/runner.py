@@ -174,6 +174,7 @@ class AgentRunner:
             turn=turn.key,
             context=turn.context,
             session=turn.session,
+            several=turn.several,
             tainted=turn.tainted or model_calls.holds_external,
             complete=model_calls.complete,
             toolbox=toolbox,

@@ -85,6 +85,8 @@ class Turn:
     """The answers that an already journaled summary of this turn took; None if there is no summary."""
     tainted: bool = False
     """True if it begins with external content, or continues a turn that has read some."""
+    several: bool = False
+    """True if it answers several people."""
     caller: str = ""
     """The system prompt sent by the calling program."""
     files_of: str = ""

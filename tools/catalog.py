@@ -17,6 +17,7 @@ from tools.documents.document import Documents
 from tools.edit import Edit, Write
 from tools.exec import Exec
 from tools.folder import FolderTools, folder_tools
+from tools.identity import Identities
 from tools.memory import Memory, MemoryGet, MemorySearch
 from tools.message import MessageTool, Messenger
 from tools.policy import layers_of, permitted
@@ -60,6 +61,7 @@ class ToolPorts:
     processes: Processes
     delegate: Delegate
     schedules: Schedules
+    identities: Identities
     sandbox: Sandbox
 
 

@@ -164,6 +164,8 @@ class Call:
     """The conversation; the agent's memory is looked up by it."""
     begun_at: float | None = None
     """Start of an earlier run of this call that a restart interrupted; None for the first run."""
+    several: bool = False
+    """The turn answers several people, so it has nobody's identity."""
     tainted: bool = False
     """A result of this turn was `external`."""
     gated: bool = False

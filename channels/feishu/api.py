@@ -122,6 +122,12 @@ class FeishuApi:
         send = partial(self._request, "POST", path, timeout_seconds=UPLOAD_SECONDS, form=form)
         return mapping(await self._with_token(send, UPLOAD_SECONDS), "data")
 
+    async def app_token(self, refused: str = "") -> str:
+        """Return the tenant token, a new one if the current one is `refused`. Raises DeliveryError."""
+        if refused and self._token == refused:
+            self._token = ""
+        return await self._current_token(time.monotonic() + self._account.timeout_seconds)
+
     async def close(self) -> None:
         self._fetching.cancel()
         if self._client is not None:

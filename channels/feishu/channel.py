@@ -60,7 +60,7 @@ log = structlog.get_logger()
 
 class FeishuChannel:
     """`channels.channel.Channel`, `HasCondition`, `Listens`, `DownloadsFiles`, `ShowsProgress`, `ShowsDrafts`,
-    `ActsOnMessages`, `MarksMessages` and `ChecksHeaders` for one account."""
+    `ActsOnMessages`, `MarksMessages`, `ChecksHeaders` and `LogsIn` for one account."""
 
     name = "feishu"
     capabilities = Capabilities(
@@ -228,6 +228,9 @@ class FeishuChannel:
 
     async def fetch(self, attachment: Attachment, *, bytes_max: int) -> File:
         return await fetch_file(self._api, attachment, bytes_max=bytes_max)
+
+    async def app_token(self, refused: str = "") -> str:
+        return await self._api.app_token(refused)
 
     async def close(self) -> None:
         await self._reactions.close()

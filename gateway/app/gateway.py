@@ -103,6 +103,8 @@ class Gateway:
         self.notices = Notices(self.runtime)
         self.tasks.serve(self.runtime, self.approvals)
         self.ends.serve(self.runtime, due.set)
+        self.logins = lasting.logins
+        self.logins.serve(self.runtime)
         self.commands = Dispatch(runtime=self.runtime, approvals=self.approvals, tasks=self.tasks, ends=self.ends)
         turns = Turns(self.runtime, self.approvals, self.tasks, self.commands.run, self.commands.take_effect)
         outbox = Outbox(self.runtime, on_gone=GoneChats(self.runtime, self.tell_owners).note)

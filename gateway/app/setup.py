@@ -27,6 +27,7 @@ from gateway.config.exposure import exposure
 from gateway.config.load import skill_catalog
 from gateway.config.root import Config
 from gateway.later.ends import CommandEnds
+from gateway.later.logins import Logins
 from gateway.later.schedule import StoredSchedules
 from gateway.observe.metrics import Metrics
 from gateway.observe.secrets import Scrubber, secrets_in, secrets_of
@@ -61,6 +62,7 @@ class Lasting:
     live: LiveTurns = field(default_factory=LiveTurns)
     tasks: Tasks = field(default_factory=Tasks)
     ends: CommandEnds = field(default_factory=CommandEnds)
+    logins: Logins = field(default_factory=Logins)
 
 
 def build_setup(config: Config, environment: Mapping[str, str], lasting: Lasting, before: Setup | None = None) -> Setup:
@@ -128,6 +130,7 @@ def _runners(
         processes=processes,
         delegate=lasting.tasks,
         schedules=StoredSchedules(store=store, config=config, now=now, wake=lasting.wake),
+        identities=lasting.logins,
         sandbox=lasting.sandbox,
     )
     build_runner = partial(

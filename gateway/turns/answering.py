@@ -331,6 +331,7 @@ def turn_of(
         summary_external=work.summary.external,
         summarised=work.made.answers if work.made else None,
         again=tuple(filter(None, (str(inbound.replays or ""), inbound.approval, origin.key if origin else ""))),
+        several=len({it.sender.id for it in batch.contexts}) > 1,
         tainted=tainted or is_foreign or (decided is not None and bool(decided.tainted)),
         caller=inbound.asked.instructions if inbound.asked else "",
         files_of=parent_of(batch.lease.sid) if is_task else "",

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from channels.message import Chat, MessageContext, Place, Sender
+from gateway.later.logins import Logins
 from gateway.turns.tasks import Tasks
 from tests.sandboxes import shared
 from tests.waiting import PATIENCE_SECONDS
@@ -160,6 +161,7 @@ def bench(
             processes=processes,
             delegate=Tasks(),
             schedules=NoSchedules(),
+            identities=Logins(),
             sandbox=sandbox or shared(),
         ),
         result_chars=result_chars,
