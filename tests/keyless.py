@@ -36,13 +36,18 @@ class Keyless:
 
 @asynccontextmanager
 async def keyless(
-    folder: Path, *, more: str = "", agents: str = AGENTS, env: Mapping[str, str] | None = None
+    folder: Path,
+    *,
+    more: str = "",
+    agents: str = AGENTS,
+    env: Mapping[str, str] | None = None,
+    channels: str = "web: {}",
 ) -> AsyncIterator[Keyless]:
     vendor = ChatEmulator(lambda body: says("I am real."), vendor="deepseek", api_key=KEY)
     env, file = env or {}, folder / "config.yaml"
     async with serve_on_loopback(vendor.app) as vendor_url:
         providers = f'providers: {{ deepseek: {{ baseUrl: "{vendor_url}/v1" }} }}'
-        text = f"logging: {{ level: warning }}\n{providers}\nchannels: {{ web: {{}} }}\n{agents}\n{more}\n"
+        text = f"logging: {{ level: warning }}\n{providers}\nchannels: {{ {channels} }}\n{agents}\n{more}\n"
         file.write_text(text, encoding="utf-8")
         loaded = load(file, env)
         gateway = Gateway(loaded.config, loaded.environment, store=open_store(loaded.config.database))

@@ -43,6 +43,7 @@ from gateway.later.watch import DueWatch, GoneChats
 from gateway.observe.logs import logged
 from gateway.observe.secrets import Scrubber
 from gateway.observe.tracing import Tracing
+from gateway.operate.scan import AppScan
 from gateway.outbox.outbox import Outbox
 from gateway.program import VERSION
 from gateway.state.runtime import ConfigState, Control, Runtime, Setup
@@ -115,7 +116,8 @@ class Gateway:
         self._readiness = Readiness(self.runtime, self.sweep)
         self._intake = Intake(self.runtime, self.approvals, self.lanes)
         self._links = ChannelLinks(self.runtime, self._intake, self.spawn)
-        self.doors = Doors(self.runtime, self._intake, self.approvals, self.tasks, self._readiness, self.wake)
+        scan = AppScan(self.runtime, self.spawn)
+        self.doors = Doors(self.runtime, self._intake, self.approvals, self.tasks, self._readiness, scan, self.wake)
         self.health = HealthWatch(self.runtime, lambda: self.doors.web, self.tell_owners)
         self._servers = ServerWatch(self.runtime, self.tell_owners)
         self.connections = Connections(config.server, self.doors.peers, self.runtime.metrics)
@@ -326,6 +328,7 @@ class Doors:
         approvals: Approvals,
         tasks: Tasks,
         readiness: Readiness,
+        scan: AppScan,
         wake: Callable[[], None],
     ) -> None:
         self._runtime = runtime
@@ -333,6 +336,7 @@ class Doors:
         self._approvals = approvals
         self._tasks = tasks
         self._readiness = readiness
+        self._scan = scan
         self._wake = wake
         self.adopt(runtime.setup.config.server)
         self.build()
@@ -362,7 +366,8 @@ class Doors:
         if self.web is not None:
             parts = self._approvals, self._tasks, self._readiness
             console = Console(self._runtime, self.web, *parts, self.bodies)
-            routes += WebDoor(self._runtime, self.web, self.peers, self._guesses, self.bodies, console).routes()
+            edge = self.peers, self._guesses, self.bodies
+            routes += WebDoor(self._runtime, self.web, *edge, console, self._scan).routes()
         if setup.config.server.api.open:
             calls = Bodies(CALLS_AT_ONCE * bytes_max(setup.config))
             api = ApiDoor(runtime=self._runtime, intake=self._intake, guesses=self._guesses, bodies=calls)

@@ -26,18 +26,23 @@ from agents.providers import doctor
 from agents.providers.config import WELL_KNOWN, ProviderConfig, well_known
 from agents.providers.vendors import VENDORS, WellKnown
 from channels.bilingual import Bilingual, Finding
+from channels.channel import DeliveryError
+from channels.feishu.registration import FEISHU_URL, AppRegistration, NewApp, RegistrationEnded
 from gateway.cli.options import SECRETS, Platform
 from gateway.config.channels import configured
 from gateway.config.exposure import exposure
 from gateway.config.load import SECRET, Loaded, load, required, stand_in
 from gateway.config.problems import ConfigErrors
 from gateway.observe.terminal import print_text, prompt
+from gateway.operate.scan import qr_text, variables_of
 
 TRY_SECONDS = 10.0
 USUAL_PORT = 8080
 PORTS_TRIED = 100
 _PORT = f"${{CLAWGATE_PORT:-{USUAL_PORT}}}"
 _SERVER = re.compile(r"^server:", re.MULTILINE)
+_OWNERS = re.compile(r"^owners:", re.MULTILINE)
+_OWNERS_COMMENT = re.compile(r"^# owners: .*\n", re.MULTILINE)
 _MODEL = re.compile(r"""(["']?)\$\{CLAWGATE_MODEL:-auto\}\1""")
 MODELS_SHOWN = 8
 LATER = "auto"
@@ -193,6 +198,8 @@ class Wizard:
         return self._asked("model", default, good)
 
     def _platform(self, platform: Platform, names: Sequence[str]) -> None:
+        if platform is Platform.FEISHU and not any(map(self._draft.there.get, names)) and self._scan(names):
+            return None
         while True:
             asked = [it for it in names if not self._draft.there.get(it)]
             secrets = {name: value for name in asked if (value := self._secret(name))}
@@ -204,6 +211,30 @@ class Wizard:
                 return None
             for name in secrets:
                 del self._draft.given[name]
+
+    def _scan(self, names: Sequence[str]) -> bool:
+        """Offer to create a Feishu app by a scan; return whether that set every one of `names`."""
+        if not {*names} <= {*SECRETS[Platform.FEISHU]} or not self.yes("scan", default=True):
+            return False
+
+        async def scanned() -> NewApp:
+            registration = AppRegistration(self._draft.feishu_url)
+            pending = await registration.begin()
+            self._say("scan_shown", qr_text(pending.link), pending.link, max(1, round(pending.seconds / 60)))
+            return await registration.wait(pending)
+
+        try:
+            app = asyncio.run(scanned())
+        except RegistrationEnded as ended:
+            return self._wrong(f"scan_{ended.reason}")
+        except DeliveryError as error:
+            return self._wrong("untried", "Feishu", error)
+        self._draft.given |= variables_of(app)
+        self._draft.owner = f"feishu:{app.scanned_by}"
+        self._say("scanned", app.app_id)
+        if not self._draft.takes_owner:
+            self._say("owner_missing", self._draft.owner)
+        return self._accepted(Platform.FEISHU, names)
 
     def _accepted(self, platform: Platform, names: Sequence[str]) -> bool:
         if mistake := self._draft.mistake(names):
@@ -311,6 +342,19 @@ WORDS: dict[str, tuple[str, str]] = {
         "Token of the bot, from @BotFather; Enter: later",
         "@BotFather 给出的 token；回车：稍后填写",
     ),
+    "scan": (
+        "Create the app by scanning a QR code with Feishu or Lark? No: enter the keys of an existing app",
+        "用飞书扫码创建应用吗？否：填写已有应用的凭证",
+    ),
+    "scan_shown": (
+        "\n{0}\nScan it with the Feishu or Lark app, or open {1}\nIt expires in {2} minutes; Ctrl-C cancels.",
+        "\n{0}\n请用飞书扫码，或打开 {1}\n{2} 分钟内有效；Ctrl-C 取消。",
+    ),
+    "scanned": ("✓ app {0} created; you own the bot", "✓ 已创建应用 {0}，机器人归你所有"),
+    "scan_denied": ("✗ The request was declined in Feishu.", "✗ 创建请求在飞书中被拒绝。"),
+    "scan_expired": ("✗ The QR code expired before it was confirmed.", "✗ 二维码已过期，尚未确认。"),
+    "scan_refused": ("✗ Feishu did not create an app.", "✗ 飞书没有创建应用。"),
+    "owner_missing": ("Add {0} to owners in the config.", "请把 {0} 加入配置中的 owners。"),
     "no_app_id": (
         "That is no App ID: it begins with cli_. See Credentials & Basic Info in the developer console.",
         "这不是 App ID：应以 cli_ 开头，见开发者后台「凭证与基础信息」。",
@@ -365,6 +409,8 @@ class ConfigDraft:
     agent: str = ""
     provider: str = ""
     """A line of `providers:`."""
+    owner: str = ""
+    """The owner of the bot, as `channel:id`; empty leaves it to a claim code."""
     port: int = 0
     """The port instead of the default; 0 if that is free."""
 
@@ -379,7 +425,25 @@ class ConfigDraft:
             text = text.replace("\nproviders:\n", f"\nproviders:\n  {self.provider}\n", 1)
         elif self.provider:
             text = re.sub(r"(?m)^(?=[a-z])", lambda _: f"providers:\n  {self.provider}\n\n", text, count=1)
+        if self.owner and self.takes_owner:
+            line = f"owners: [{json.dumps(self.owner)}]\n"
+            text, found = _OWNERS_COMMENT.subn(line, text, count=1)
+            text = text if found else re.sub(r"(?m)^(?=[a-z])", f"{line}\n", text, count=1)
         return with_port(text, self.port) if self.port else text
+
+    @property
+    def takes_owner(self) -> bool:
+        """Return False if the config names its owners itself."""
+        return not _OWNERS.search(self.base)
+
+    @property
+    def feishu_url(self) -> str:
+        """Return the open platform's address in the draft, which tests and private deployments change."""
+        try:
+            feishu = self.load().config.channels.feishu
+        except ConfigErrors:
+            feishu = None
+        return feishu.base_url if feishu else FEISHU_URL
 
     @property
     def leaves_model(self) -> bool:

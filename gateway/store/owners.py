@@ -134,6 +134,18 @@ class DatabaseOwners(Database):
         return "claimed" if source == BY_CLAIM else "added"
 
     @writes
+    def adopt(self, connection: Connection, place: tuple[str, str, str], *, by: str, at: float) -> None:
+        """Make the person at `place`, a channel's account, an owner on behalf of the owner `by`. Idempotent."""
+        channel, account, person = place
+        lock(connection, Lock.CLAIM)
+        if f"{channel}:{person}" in claimed(connection):
+            return
+        is_first = all(it == LOCAL_PERSON for it in claimed(connection))
+        values = {"channel": channel, "account": account, "person": person, "by": BY_CLAIM if is_first else by}
+        run(connection, "DELETE FROM claim WHERE owner IS NULL")
+        run(connection, _OWN, **values, at=at, turn=None, name=None)
+
+    @writes
     def keep_page(self, connection: Connection, kept: bool, *, by: str, at: float) -> None:
         """Make the page at this machine an owner, too, or end that. Idempotent."""
         lock(connection, Lock.CLAIM)

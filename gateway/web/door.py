@@ -50,6 +50,7 @@ from gateway.http.request import (
     served,
 )
 from gateway.operate.first_key import FirstKey
+from gateway.operate.scan import AppScan
 from gateway.state.runtime import Runtime
 from gateway.store.errors import StoreUnavailable
 from gateway.store.files import DatabaseFiles
@@ -82,6 +83,7 @@ class WebDoor:
         guesses: Guesses,
         bodies: Bodies,
         console: Console,
+        scan: AppScan,
     ) -> None:
         self._runtime = runtime
         self._console = console
@@ -90,6 +92,7 @@ class WebDoor:
         self._config = runtime.setup.config
         self._limits = self._config.limits
         self._bodies = bodies
+        self._scan = scan
         self._first_key = FirstKey(runtime)
         self._chats = Chats(runtime, channel, bodies, self._first_key)
         self._notes = Notes(runtime, channel, bodies)
@@ -117,6 +120,8 @@ class WebDoor:
             ("PATCH", "/api/chats/{chat}", self._identified(self._chats.change)),
             ("DELETE", "/api/chats/{chat}", self._identified(self._chats.erase)),
             ("POST", "/api/setup/key", self._operators(self.take_key)),
+            ("POST", "/api/setup/feishu", self._operators(self.begin_scan)),
+            ("GET", "/api/setup/feishu", self._operators(self.scan_state)),
             ("POST", "/api/files", self._identified(self.upload)),
             ("GET", "/api/files/{key}", self._identified(self.download)),
             ("DELETE", "/api/files/{key}", self._identified(self.discard)),
@@ -197,11 +202,18 @@ class WebDoor:
         code = await setup.owners.claim_code(self._runtime.now())
         channels = sorted({it.kind.name for it in configured(setup.config.channels) if it.kind.bot_key})
         facts = {"owned": setup.owners.is_owned, "claim": code, "channels": channels}
+        facts["feishu"] = self._scan.is_offered(person)
         return answer_json(facts | await ownership(self._runtime))
 
     async def take_key(self, request: Request, person: str) -> Response:
         given = await read_json(request, _Key, self._bodies)
         return answer_json({"model": await self._first_key.store_key(person, given.vendor, given.key.strip())})
+
+    async def begin_scan(self, request: Request, person: str) -> Response:
+        return answer_json(await self._scan.begin(person))
+
+    async def scan_state(self, request: Request, person: str) -> Response:
+        return answer_json(self._scan.state)
 
     async def upload(self, request: Request, person: str) -> Response:
         try:

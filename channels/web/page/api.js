@@ -58,6 +58,8 @@ export class Api {
   discard = (id) => this.#ask("DELETE", fileAddress(id));
   post = (message) => this.#ask("POST", "webhooks/web/default", { language: chosenLanguage(), ...message });
   setup = () => this.#ask("GET", "api/setup");
+  beginScan = () => this.#ask("POST", "api/setup/feishu");
+  scanState = () => this.#ask("GET", "api/setup/feishu");
   takeKey = (vendor, key) => this.#ask("POST", "api/setup/key", { vendor, key });
   signOut = () => this.#ask("DELETE", "api/session");
 

@@ -11,6 +11,7 @@ import { Conversation } from "./conversation.js";
 import { Drawer } from "./drawer.js";
 import { drawIcons, part } from "./element.js";
 import { prepareViewer } from "./files.js";
+import { AppScan } from "./appscan.js";
 import { FirstKey } from "./firstkey.js";
 import { currentLanguage, enumerated, fillWords, speakLanguage, word } from "./language.js";
 import { Notices } from "./notify.js";
@@ -56,6 +57,7 @@ export class Page {
     this.choices = new Choices({ ask: acts.choices, set: acts.set, begin: acts.startWith, renewed: changed });
     this.signIn = new SignIn({ signIn: acts.signIn, done: acts.signedIn, closed: changed });
     this.firstKey = new FirstKey({ take: acts.takeKey });
+    this.appScan = new AppScan({ begin: acts.beginScan, state: acts.scanState, done: acts.scanned });
     this.connection = new Connection({ signIn: this.signIn });
     this.welcome = new Welcome({ send: acts.send });
     this.drawer = new Drawer();
@@ -252,6 +254,7 @@ export class Page {
     part("guest-note").textContent = store.guestOf && word("guestNote", { names: enumerated(store.guestOf) });
     this.welcome.show(store, this.composer.agent);
     this.firstKey.show(store.keys);
+    this.appScan.show(store.scan);
     this.voice.show(store.voice);
     part("signed-in").hidden = !store.signedIn;
     part("person").textContent = part("person").title = store.operator ? word("operator") : (store.person ?? "");

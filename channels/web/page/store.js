@@ -19,6 +19,8 @@ export class Store {
   guide = false;
   /** Vendors that the operator may enter a first key for: {vendor, title, made_at}. */
   keys = [];
+  /** Whether the operator may create a Feishu app by a scan. */
+  scan = false;
   /** The code to claim the bot; null if it has an owner. */
   claim = null;
   /** The owners' names; null if the person at this page is an owner. */
@@ -66,7 +68,8 @@ export class Store {
     this.changed();
   }
 
-  takeOwnership({ claim, channels, here, owners }) {
+  takeOwnership({ claim, channels, here, owners, feishu }) {
+    this.scan = feishu;
     this.claim = channels.length > 0 ? claim : null;
     this.guestOf = here ? null : owners;
     this.changed();
@@ -136,6 +139,7 @@ export class Store {
     this.next = this.archivedNext = null;
     this.keys = [];
     this.claim = this.guestOf = null;
+    this.scan = false;
     this.signedIn = this.operator = false;
     this.person = null;
     this.changed();

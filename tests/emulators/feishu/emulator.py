@@ -19,6 +19,7 @@ from starlette.routing import Route
 
 from tests.emulators.feishu.cardkit import CardKit
 from tests.emulators.feishu.events import Known
+from tests.emulators.feishu.registration import AppRegistrations
 from tests.emulators.feishu.resources import ResourceSource, Upload
 from tests.emulators.feishu.rules import (
     Card,
@@ -124,6 +125,7 @@ class FeishuEmulator(ResourceSource):
     """Those that stand there, by id, as a listing says them, with their message."""
     reacted: list[tuple[str, str]] = field(default_factory=list)
     """Every message that the app reacted to, and the emoji."""
+    registrations: AppRegistrations = field(default_factory=AppRegistrations)
     _failures: list[Failure] = field(default_factory=list)
     _uuids: dict[str, tuple[float, dict[str, Any]]] = field(default_factory=dict)
     _sent_at: dict[str, list[float]] = field(default_factory=dict)
@@ -135,6 +137,7 @@ class FeishuEmulator(ResourceSource):
         self.app = Starlette(
             routes=[
                 *self.socket.routes(),
+                *self.registrations.routes(),
                 Route("/open-apis/auth/v3/tenant_access_token/internal", self._token, methods=["POST"]),
                 Route("/open-apis/application/v6/scopes", self._guarded(self._scopes), methods=["GET"]),
                 Route("/open-apis/application/v6/applications/{app_id}", self._guarded(self._application)),

@@ -83,18 +83,14 @@ async def terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIter
         serve_on_loopback(anthropic.app) as anthropic_url,
         serve_on_loopback(ollama.app) as ollama_url,
     ):
-        environment = {"ANTHROPIC_BASE_URL": anthropic_url, "CLAWGATE_PORT": "0"}
+        environment = {"ANTHROPIC_BASE_URL": anthropic_url, "CLAWGATE_PORT": "0", "FEISHU_BASE_URL": feishu_url}
         for module in ("options", "start"):
             monkeypatch.setattr(f"gateway.cli.{module}.environment", lambda: dict(environment))
         template = tmp_path / "template.yaml"
         text = TEMPLATE.read_text(encoding="utf-8")
-        for line, more in (
-            ("    appId: ${FEISHU_APP_ID:-}", f'    baseUrl: "{feishu_url}"\n'),
-            ("    botToken: ${TELEGRAM_BOT_TOKEN:-}", f'    apiRoot: "{telegram_url}"\n'),
-        ):
-            assert text.count(line) == 1
-            text = text.replace(line, more + line)
-        template.write_text(text, encoding="utf-8")
+        line = "    botToken: ${TELEGRAM_BOT_TOKEN:-}"
+        assert text.count(line) == 1
+        template.write_text(text.replace(line, f'    apiRoot: "{telegram_url}"\n{line}'), encoding="utf-8")
         monkeypatch.setattr("gateway.cli.start.TEMPLATE", template)
         docs = tmp_path / "docs" / "examples"
         docs.mkdir(parents=True)
@@ -106,7 +102,7 @@ async def terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIter
 async def test_wizard_asks_again_after_a_wrong_answer(terminal: Terminal) -> None:
     code, output = await terminal.init(
         *("99", "anthropc", "1", "two words", "sk-ant-not-the-key", "n", KEY),
-        *("perhaps", "y", "abc", APP_ID, "not-the-secret", "n", APP_ID, SECRETS["FEISHU_APP_SECRET"]),
+        *("perhaps", "y", "n", "abc", APP_ID, "not-the-secret", "n", APP_ID, SECRETS["FEISHU_APP_SECRET"]),
         *("y", "sk-deep", "123456789:AAabcdefghijklmnopqrstuvwxyz0123456", "n", terminal.telegram.token),
         *("Not An Id", "helper", "n"),
     )
@@ -161,7 +157,7 @@ async def test_wizard_speaks_the_terminals_language(terminal: Terminal) -> None:
 async def test_wizard_accepts_untested_secrets_and_later(
     terminal: Terminal,
 ) -> None:
-    code, output = await terminal.init("1", "sk-ant-mine", "y", "y", "", "", "n", "", "n")
+    code, output = await terminal.init("1", "sk-ant-mine", "y", "y", "n", "", "", "n", "", "n")
     assert code == 0, output
     assert "Feishu has to wait until all of them are set." in output
     assert "set FEISHU_APP_ID, FEISHU_APP_SECRET in the environment, or in" in output
@@ -283,3 +279,50 @@ async def test_wizard_starts_the_gateway_on_request(tmp_path: Path) -> None:
     finally:
         await run.end(signal.SIGTERM)
     assert "Start now? [Y/n]" in "".join(run.output)
+
+
+async def scanned_by(terminal: Terminal, open_id: str) -> None:
+    """Confirm the registration in Feishu as soon as one waits."""
+    while not terminal.feishu.registrations.pending:
+        await asyncio.sleep(0.02)
+    terminal.feishu.registrations.confirm(APP_ID, SECRETS["FEISHU_APP_SECRET"], open_id)
+
+
+async def test_wizard_qr_code_creates_a_feishu_app_with_its_owner(terminal: Terminal) -> None:
+    scan = asyncio.create_task(scanned_by(terminal, "ou_scanner1"))
+    code, output = await terminal.init("1", KEY, "y", "y", "n", "", "n")
+    await scan
+    assert code == 0, output
+    link = f"{terminal.environment['FEISHU_BASE_URL']}/page/cli?user_code="
+    assert "▄" in output
+    assert link in output
+    assert f"✓ app {APP_ID} created; you own the bot" in output
+    assert "✓ the app id and secret are right" in output
+    assert SECRETS["FEISHU_APP_SECRET"] not in output + terminal.config.read_text()
+    config = load(terminal.config, terminal.environment).config
+    assert config.owners == ("feishu:ou_scanner1",)
+    assert config.channels.feishu is not None
+    assert config.channels.feishu.app_id == APP_ID
+    assert terminal.dotenv.read_text().splitlines()[1:] == [
+        f"FEISHU_APP_ID='{APP_ID}'",
+        f"FEISHU_APP_SECRET='{SECRETS['FEISHU_APP_SECRET']}'",
+    ]
+    assert terminal.feishu.registrations.refusals == []
+    assert terminal.check()[0] == 0
+
+
+@pytest.mark.parametrize(("error", "said"), [("access_denied", "declined"), ("expired_token", "expired")])
+async def test_wizard_qr_code_that_fails_asks_for_the_keys(terminal: Terminal, error: str, said: str) -> None:
+    async def ends() -> None:
+        while not terminal.feishu.registrations.pending:
+            await asyncio.sleep(0.02)
+        terminal.feishu.registrations.end(error)
+
+    ending = asyncio.create_task(ends())
+    secret = SECRETS["FEISHU_APP_SECRET"]
+    code, output = await terminal.init("1", KEY, "y", "y", APP_ID, secret, "n", "", "n")
+    await ending
+    assert code == 0, output
+    assert said in output
+    assert load(terminal.config, terminal.environment).config.owners == ()
+    assert f"FEISHU_APP_ID='{APP_ID}'" in terminal.dotenv.read_text()
