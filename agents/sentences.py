@@ -93,6 +93,11 @@ def _size(bytes_max: int) -> str:
     return f"{bytes_max / 1_048_576:.3g} MB" if bytes_max >= 1_048_576 else f"{bytes_max:,} B"
 
 
+def log_in_directly(language: Language) -> str:
+    """Return the line in a group under an answer that waits for its person's login."""
+    return _LOG_IN(language)
+
+
 def compacted(compaction: Compaction, language: Language) -> str | None:
     """Return the line below an answer about compaction, if any was tried."""
     return _COMPACTED[compaction](language) if compaction != "none" else None
@@ -336,4 +341,10 @@ _TOO_FAST = Bilingual(
 _TOO_BUSY = Bilingual(
     "This chat is too busy for me. Please wait {amount} {en}; I will not see messages sent before then.",
     "这个聊天的消息太多了，请等 {amount} {zh}再发；在此之前的消息我不会看到。",
+)
+
+
+_LOG_IN = Bilingual(
+    "🔑 The login is in our direct chat. If you do not see it, write /login to me there.",
+    "🔑 登录卡片已发到你和我的私聊。如果没有收到，请在私聊中发送 /login。",
 )

@@ -102,8 +102,9 @@ class Quote:
     """True for the first message of the thread, which the platform quotes in every message there."""
 
 
-OriginKind: TypeAlias = Literal["schedule", "task", "result", "process", "hook", "send"]
-"""`task`: a delegated task; `result`: its result; `process`: the end of a background command."""
+OriginKind: TypeAlias = Literal["schedule", "task", "result", "process", "hook", "send", "login"]
+"""`task`: a delegated task; `result`: its result; `process`: the end of a background command; `login`: a turn continues
+after the login that it waited for."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -208,10 +209,12 @@ class Press:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Button:
-    """A button under a part. `token` returns with a press and carries no authority; at most 60 of A-Z a-z 0-9 _ - :"""
+    """A button under a part. `token` returns with a press and carries no authority; at most 60 of A-Z a-z 0-9 _ - :
+    One with a `url` opens that page instead."""
 
     label: str
-    token: str
+    token: str = ""
+    url: str = ""
     style: Literal["default", "primary", "danger"] = "default"
 
     @property

@@ -46,6 +46,8 @@ BEGUN: Mapping[OriginKind, str] = {
     "its result, which is passed on as it is. Beneath stands what is to be done",
     "result": "The task {} has ended. Beneath stands its result",
     "process": "The background command {} has ended. Beneath stands what it wrote",
+    "login": "The person is logged in to {} now. Go on with what waited for it: make the call again that needed the login, "
+    "and answer what was asked",
     "hook": "The hook {} was called. Beneath stands what is to be done then",
 }
 """The cause of a turn that no user's message began, by kind of origin."""

@@ -119,11 +119,12 @@ def _panel(folded: Folded) -> dict[str, Any]:
 
 
 def _button(button: Button) -> dict[str, Any]:
+    opens = {"type": "open_url", "default_url": button.url}
     return {
         "tag": "button",
         "type": button.style,
         "text": {"tag": "plain_text", "content": button.shown},
-        "behaviors": [{"type": "callback", "value": {"token": button.token}}],
+        "behaviors": [opens if button.url else {"type": "callback", "value": {"token": button.token}}],
     }
 
 

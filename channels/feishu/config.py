@@ -9,11 +9,19 @@ from pydantic import Field, SecretStr
 from channels.access import AccessConfig, Mistake, Quotes, access_warnings, id_problems, is_blank, is_http
 from channels.bilingual import Bilingual
 from channels.message import ChatKind
-from channels.section import QueueConfig
+from channels.section import QueueConfig, Section
 
 DEFAULT = "default"
 _EXAMPLE = re.compile("(ou|oc)_(0123456789abcdef[0-9a-f]*|.*….*)")
 Rendering: TypeAlias = Literal["auto", "post", "card"]
+
+
+class LoginConfig(Section):
+    """The login of people at Feishu, after which tools act as them."""
+
+    scopes: tuple[Annotated[str, Field(pattern=r"^[a-z][a-zA-Z0-9_.:-]{0,127}$")], ...] = ()
+    """The permissions that `/login` asks for if no tool needs others, such as `docx:document:readonly`. The app must have
+    each of them, too. Permissions add up over logins."""
 
 
 class FeishuAccount(AccessConfig):
@@ -36,6 +44,7 @@ class FeishuAccount(AccessConfig):
     """`signature` needs the Encrypt Key; `token` trusts the Verification Token alone, which is weaker."""
     base_url: str = "https://open.feishu.cn"
     """The open platform: `https://open.larksuite.com` for Lark."""
+    login: LoginConfig = LoginConfig()
     timestamp_window_seconds: Annotated[int, Field(ge=1)] | None = 3600
     """Maximum age of a signed delivery; null accepts any age. Replays are always deduplicated by message id."""
     timeout_seconds: Annotated[float, Field(gt=0)] = 10

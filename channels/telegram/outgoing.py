@@ -196,7 +196,8 @@ def _chat_id(chat: str) -> int | str:
 
 def _key(button: Button) -> dict[str, Any]:
     style = {} if button.style == "default" else {"style": button.style}
-    return {"text": button.shown, "callback_data": button.token} | style
+    does = {"url": button.url} if button.url else {"callback_data": button.token}
+    return {"text": button.shown} | does | style
 
 
 def _rendered(part: Outbound) -> RenderedText:

@@ -47,6 +47,7 @@ from gateway.operate.scan import AppScan
 from gateway.outbox.outbox import Outbox
 from gateway.program import VERSION
 from gateway.state.runtime import ConfigState, Control, Runtime, Setup
+from gateway.state.seal import Seal, key_file
 from gateway.store.errors import StoreUnavailable
 from gateway.store.store import Store
 from gateway.turns.lanes import Lanes, Sweep
@@ -83,7 +84,7 @@ class Gateway:
         lasting = self._lasting = Lasting(
             store=store,
             scrubber=scrubber or Scrubber(),
-            sandbox=Sandbox([Path(file)] if file else []),
+            sandbox=Sandbox([key_file(config), *([Path(file)] if file else [])]),
             now=now,
             wake=due.set,
         )
@@ -105,13 +106,15 @@ class Gateway:
         self.tasks.serve(self.runtime, self.approvals)
         self.ends.serve(self.runtime, due.set)
         self.logins = lasting.logins
-        self.logins.serve(self.runtime)
-        self.commands = Dispatch(runtime=self.runtime, approvals=self.approvals, tasks=self.tasks, ends=self.ends)
+        self.logins.serve(self.runtime, Seal(environment, key_file(config)), due.set)
+        self.commands = Dispatch(
+            runtime=self.runtime, approvals=self.approvals, tasks=self.tasks, ends=self.ends, logins=self.logins
+        )
         turns = Turns(self.runtime, self.approvals, self.tasks, self.commands.run, self.commands.take_effect)
         outbox = Outbox(self.runtime, on_gone=GoneChats(self.runtime, self.tell_owners).note)
         self.lanes = Lanes(self.runtime, turns=turns, outbox=outbox)
         self.sweep = Sweep(self.runtime, self.lanes)
-        self.due = DueWatch(self.runtime, self.lanes, due, self.ends)
+        self.due = DueWatch(self.runtime, self.lanes, due, self.ends, self.logins)
         self.others = WorkerNotices(self.runtime, self.lanes, lasting.live, due.set)
         self._readiness = Readiness(self.runtime, self.sweep)
         self._intake = Intake(self.runtime, self.approvals, self.lanes)
@@ -260,6 +263,7 @@ class Gateway:
                 task.cancel()
             await asyncio.wait(self._background, timeout=CANCEL_AGAIN_SECONDS)
         await self.others.close()
+        await self.logins.close()
         await self.runtime.setup.processes.close()
         setups = (self.runtime.setup, *self._retiring)
         for setup in setups:

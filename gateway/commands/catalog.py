@@ -16,6 +16,7 @@ from gateway.approvals.approvals import Approvals
 from gateway.commands import conversation, own, report, settings
 from gateway.commands.approve import NOTICE_RUNS, approve, list_approvals, settle
 from gateway.commands.command import ANY, Command, CommandContext, Perform, Situation
+from gateway.commands.login import LOGIN_RUNS, login, logout
 from gateway.commands.own import pair
 from gateway.commands.report import plan_of, why
 from gateway.commands.settings import remember, schedules, shown_schedules
@@ -23,6 +24,7 @@ from gateway.config.channels import configured
 from gateway.config.commands import ALIASES, CHINESE_NAMES, GROUPS, OWNER_ONLY, WORDS
 from gateway.config.root import Audience, Config
 from gateway.later.ends import CommandEnds
+from gateway.later.logins import Logins
 from gateway.state.ending import Ending, Reply, lost_access
 from gateway.state.owners import Owners
 from gateway.state.runtime import Runtime, Setup
@@ -58,6 +60,7 @@ class Dispatch:
     approvals: Approvals
     tasks: Tasks
     ends: CommandEnds
+    logins: Logins
 
     async def run(self, session: str, turn: int, inbound: Inbound) -> Ending:
         name = inbound.command or ""
@@ -91,6 +94,7 @@ class Dispatch:
             approvals=self.approvals,
             tasks=self.tasks,
             ends=self.ends,
+            logins=self.logins,
             setup=self.runtime.setup,
             session=session,
             turn=turn,
@@ -209,6 +213,8 @@ _COMMANDS = (
     _command("context", report.context, 0),
     _command("usage", report.usage, 0),
     _command("whoami", report.whoami, 0),
+    _command("login", login, 0, only="direct"),
+    _command("logout", logout, 0),
     _command("why", why, 0),
     _command("model [NAME | NUMBER | default]", settings.model, 1, owner_in_groups=True),
     _command("models", settings.models, 0),
@@ -223,7 +229,7 @@ _COMMANDS = (
     _command("unlisten", own.unlisten, 0, at_once=True, only="group"),
 )
 COMMANDS = {it.name: it for it in _COMMANDS}
-RUNS: Mapping[str, Perform] = {**NOTICE_RUNS, MISSPELT: suggest}
+RUNS: Mapping[str, Perform] = {**NOTICE_RUNS, **LOGIN_RUNS, MISSPELT: suggest}
 """The answers that no person asks for by name."""
 AT_ONCE: Mapping[str, Perform] = {PRESSED: settle} | {it.name: it.run for it in _COMMANDS if it.at_once}
 """The commands, and the press, that take effect when their message is accepted."""
@@ -242,8 +248,10 @@ def situation(setup: Setup, tools: Collection[str]) -> Situation:
 
 def _situation(config: Config, owners: Owners, tools: Collection[str], *, asks: bool, skills: bool) -> Situation:
     pairs = any(getattr(it.config, "dm_policy", "") == "pairing" for it in configured(config.channels))
-    count = len(config.agents.list)
-    return Situation(tools=tools, asks=asks, skills=skills, owned=owners.is_owned, pairs=pairs, agents=count)
+    count, logs_in = len(config.agents.list), any(it.kind.logs_in(it.config) for it in configured(config.channels))
+    return Situation(
+        tools=tools, asks=asks, skills=skills, owned=owners.is_owned, pairs=pairs, agents=count, logs_in=logs_in
+    )
 
 
 def offered(there: Situation, kind: ChatKind) -> Sequence[Command]:

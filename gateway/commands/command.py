@@ -20,6 +20,7 @@ from gateway.approvals.display import person
 from gateway.approvals.notices import called
 from gateway.config.root import Audience, Config
 from gateway.later.ends import CommandEnds
+from gateway.later.logins import Logins
 from gateway.state.ending import Ending, Reply
 from gateway.state.runtime import Runtime, Setup
 from gateway.store.inbound import inbound_of, is_readable
@@ -40,6 +41,7 @@ class CommandContext:
     approvals: Approvals
     tasks: Tasks
     ends: CommandEnds
+    logins: Logins
     setup: Setup
     session: str
     turn: int
@@ -112,7 +114,8 @@ class CommandContext:
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Situation:
     """The attributes of a chat, or of all chats, that decide which commands would do something. `tools` are those of the
-    agents that answer; `asks`: a call of a tool may need an approval; `pairs`: strangers get a pairing code."""
+    agents that answer; `asks`: a call of a tool may need an approval; `pairs`: strangers get a pairing code;
+    `logs_in`: people are meant to log in."""
 
     tools: Collection[str]
     asks: bool
@@ -120,6 +123,7 @@ class Situation:
     owned: bool
     pairs: bool
     agents: int
+    logs_in: bool
 
     def has_use(self, name: str) -> bool:
         """Return True if the command would do something, apart from listing what is left of an earlier config."""
@@ -138,6 +142,8 @@ class Situation:
                 return self.pairs
             case "claim":
                 return not self.owned
+            case "login" | "logout":
+                return self.logs_in
         return True
 
 

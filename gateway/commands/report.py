@@ -22,6 +22,7 @@ from channels.section import QueueMode
 from gateway.approvals.display import Called, name_of, person, value
 from gateway.approvals.notices import called
 from gateway.commands.command import CommandContext
+from gateway.commands.login import login_line
 from gateway.config.exposure import has_page, openable
 from gateway.program import VERSION, program
 from gateway.store.approvals import Approval
@@ -190,6 +191,7 @@ async def whoami(context: CommandContext) -> str:
         (say("Language", "语言"), say("English", "中文")),
         (say("Id", "ID"), f"`{context.person}`"),
     ]
+    lines.append(await login_line(context))
     if context.is_owner and message.chat.kind == "direct":
         owners = [await context.named(it) for it in context.setup.owners]
         lines.append((say("Owners", "所有者"), say(", ", "、").join(owners)))

@@ -57,6 +57,8 @@ class ChannelType:
     """Return what a channel needs from the config besides its account. A change of either rebuilds the channel."""
     told: Callable[[Any, str | None, Any], Any] = lambda account, public_url, menu: (public_url, menu)
     """Return what the connection depends on, by account, public URL and menu; a change reconnects."""
+    logs_in: Callable[[Any], bool] = lambda account: False
+    """Return True if people are meant to log in there, so that menus have the command."""
     keys: tuple[str, ...] = ()
     """The keys that an account requires."""
     bot: Callable[[Any], str] = lambda account: ""
@@ -222,6 +224,7 @@ CHANNEL_TYPES: dict[str, ChannelType] = {
         ),
         facts=lambda exposure: exposure.server.timezone,
         told=lambda account, public_url, menu: feishu.listens(account, public_url),
+        logs_in=lambda account: bool(account.login.scopes),
         keys=("appId", "appSecret"),
         bot=lambda account: str(account.app_id),
         can_write_first=lambda person: person.startswith("ou_"),

@@ -22,6 +22,8 @@ from gateway.approvals.display import value
 from gateway.approvals.notices import Notice, direct_with
 from gateway.config.channels import place_in
 from gateway.later import ends
+from gateway.later.logins import Logins
+from gateway.later.pending import interval_seconds
 from gateway.later.schedule import (
     UNREADABLE,
     Schedule,
@@ -38,6 +40,7 @@ from gateway.state.runtime import Runtime
 from gateway.store.errors import StoreUnavailable
 from gateway.store.inbound import SAY, Inbound, inbound_of
 from gateway.store.later import Later, LaterState, Step
+from gateway.store.logins import PENDING
 from gateway.store.records import Lease, OutboxPart
 from gateway.store.sessions import agent_of, message_in, sender_of, session_key
 from gateway.turns.batch import origin_delivery
@@ -59,12 +62,15 @@ RECALLED_MAX = 20
 class DueWatch:
     """Runs as long as the gateway does. `wake` has it look at once."""
 
-    def __init__(self, runtime: Runtime, lanes: Lanes, wanted: asyncio.Event, commands: ends.CommandEnds) -> None:
+    def __init__(
+        self, runtime: Runtime, lanes: Lanes, wanted: asyncio.Event, commands: ends.CommandEnds, logins: Logins
+    ) -> None:
         self._runtime = runtime
         self._store = runtime.store
         self._lanes = lanes
         self._wanted = wanted
         self._commands = commands
+        self._logins = logins
         self._latest = math.inf
         """The time of the last round; before the first one it is not known what the clock was."""
 
@@ -118,6 +124,8 @@ class DueWatch:
         return len(taken)
 
     async def _begun(self, step: Step, lease: Lease | None) -> None:
+        if step.later.kind == PENDING:
+            self._logins.poll(step.later)
         if step.only_looks:
             return
         outcome = "skipped" if step.skips else "begun" if step.delivery else step.state
@@ -171,6 +179,8 @@ class DueWatch:
         """The step that is due for a row; one that cannot be read, or whose person may not write any more, ends."""
         if row.kind == ends.KIND:
             return await self._command_step(row, now)
+        if row.kind == PENDING:
+            return Step(later=row, next=now + interval_seconds(row), state="active")
         try:
             schedule = schedule_of(row)
             timing = schedule.timing(self._runtime.setup.config.server.zone)
@@ -236,7 +246,7 @@ class DueWatch:
 
 
 def _now_due(row: Later, now: float, zone: tzinfo) -> Later:
-    if row.kind == ends.KIND:
+    if row.kind in (ends.KIND, PENDING):
         return replace(row, due=min(row.due or now, now + ends.LOOK_SECONDS))
     try:
         return recalled(row, now, zone)

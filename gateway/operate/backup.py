@@ -48,6 +48,7 @@ from gateway.operate.backup_file import (
 )
 from gateway.program import VERSION, OperatorError
 from gateway.state.ending import Ending
+from gateway.state.seal import key_file
 from gateway.store.snapshot import RESTORED, InFlight, is_served, refuse_full, restore_file, restore_rows, take_snapshot
 from tools.catalog import own_tools
 
@@ -168,6 +169,7 @@ class _Roots:
         """The config in force, if the file differs or is gone."""
         if self.in_force is not None:
             self.passed_over.add(file)
+        self.passed_over.add(key_file(loaded.config))
         for folder in (self.folder / DATA, *([Path(database).parent] if database else [])):
             self.passed_over.update(folder.glob(RECORDS))
         secrets = loaded.files - own_tools(loaded.config.tools).files

@@ -17,7 +17,7 @@ from gateway.config.channels import Account, configured, id_refusals
 from gateway.config.checks import is_example
 from gateway.config.root import Config
 from gateway.program import OperatorError, program
-from gateway.store import contacts, later
+from gateway.store import contacts, later, logins
 from gateway.store.contacts import Contact, hashed
 from gateway.store.opening import connected
 from gateway.store.owners import BY_CLAIM, added_by, claimed
@@ -91,6 +91,8 @@ def revoke(config: Config, who: str) -> list[str]:
         listed = f"{channel}:{person}" in config.owners or {person, ANYBODY} & {it for ids in lists for it in ids}
         whose = {it.name: f"{it.channel}:{it.account}:{it.person}" for it in people}
         kept = [it.person for it in added_by(connection, f"{channel}:{person}")] if owned else []
+        for it in people:
+            logins.forget(connection, it.channel, it.person, it.account)
         ended = {name: 0 if listed else later.end_direct(connection, owner) for name, owner in whose.items()}
     if not people:
         raise OperatorError(f"{who}: was not let in by pairing — `pairing list` shows who was")

@@ -33,7 +33,7 @@ from gateway.config.warnings import advice
 from gateway.observe.secrets import Scrubber, redacted, secrets_of
 from gateway.operate.mcp import probe as probe_server
 from gateway.operate.report import report
-from gateway.operate.status import beside
+from gateway.operate.status import beside, logins
 from gateway.program import VERSION
 from gateway.store.migrate import DatabaseUnusable
 from gateway.store.opening import health
@@ -134,6 +134,7 @@ def _probes(
     yield "system", system
     yield "gateway", lambda: beside(loaded, serving)
     yield "database", lambda: asyncio.to_thread(_database, loaded)
+    yield "logins", lambda: asyncio.to_thread(logins, loaded)
     yield "disk", lambda: asyncio.to_thread(room, loaded, free)
     yield "workspaces", lambda: asyncio.to_thread(writable, loaded)
     yield "sandbox", lambda: _sandbox(loaded)

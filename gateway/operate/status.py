@@ -1,5 +1,6 @@
 """The state of the serving gateway: the lines of `status`, and the findings for `doctor`."""
 
+import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -15,7 +16,12 @@ from gateway.config.serving import ServingRecord
 from gateway.config.warnings import advice
 from gateway.http.reach import readiness_at, unreachable_at
 from gateway.program import VERSION, program
+from gateway.state.seal import KEY_CHARS_MIN, VARIABLE, key_file
+from gateway.store.logins import logins as stored_logins
+from gateway.store.migrate import DatabaseUnusable
+from gateway.store.opening import connected
 
+ENDED_SHOWN = 5
 WAITING_SECONDS_LONG = 60.0
 """A message that waits longer for its answer causes a warning."""
 STATES: Mapping[str, Bilingual] = {
@@ -61,7 +67,48 @@ async def status(loaded: Loaded, refusal: Finding | None = None, serving: Servin
         *_page(loaded),
         *_models(answer, loaded),
         *_queue(answer),
+        *await asyncio.to_thread(logins, loaded),
     ]
+
+
+def logins(loaded: Loaded) -> list[Finding]:
+    """Return a finding on people's logins and on the key that seals them; none without logins. Blocking."""
+    config, own_key = loaded.config, loaded.environment.get(VARIABLE, "")
+    try:
+        with connected(config.database, access="read") as connection:
+            found = stored_logins(connection)
+    except DatabaseUnusable:  # said by the finding on the database
+        return []
+    if not found:
+        return []
+    ended = [it.name or it.person for it in found if it.ended is not None]
+    message = Bilingual(f"{len(found)} logged in", f"已登录 {len(found)} 人")
+    if ended:
+        en, zh = ", ".join(ended[:ENDED_SHOWN]), "、".join(ended[:ENDED_SHOWN])
+        message = Bilingual(
+            f"{len(found) - len(ended)} logged in; ended, until they write /login: {en}",
+            f"已登录 {len(found) - len(ended)} 人；已失效，需重新发送 /login：{zh}",
+        )
+    set_key = Bilingual(
+        f"set {VARIABLE} to the same long random text for every replica",
+        f"请为每个副本设置相同的 {VARIABLE}（一段足够长的随机文本）",
+    )
+    if config.database.path is None and not own_key:
+        reason = Bilingual(
+            f"without {VARIABLE} each machine has a key of its own, and reads only the logins that it sealed",
+            f"未设置 {VARIABLE}：每台机器各用自己的密钥，只能读取自己加密的登录",
+        )
+        return [Finding("logins", "warning", reason, set_key)]
+    if own_key and len(own_key.strip()) < KEY_CHARS_MIN:
+        reason = Bilingual(f"{VARIABLE} is short enough to guess", f"{VARIABLE} 过短，容易被猜出")
+        return [Finding("logins", "warning", reason, set_key)]
+    if not own_key and not key_file(config).is_file():
+        reason = Bilingual(
+            f"the key {key_file(config)} is gone, so everybody logs in again",
+            f"密钥 {key_file(config)} 不存在，需要重新登录",
+        )
+        return [Finding("logins", "warning", reason, NO_WORDS)]
+    return [Finding("logins", "ok", message)]
 
 
 def start_lines(states: Mapping[tuple[str, str], ChannelState], language: Language = "en") -> Iterator[str]:

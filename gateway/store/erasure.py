@@ -19,7 +19,7 @@ from sqlalchemy import Connection, create_engine
 from sqlalchemy.exc import SQLAlchemyError
 
 from gateway.config.root import DatabaseConfig
-from gateway.store import contacts, later, memory
+from gateway.store import contacts, later, logins, memory
 from gateway.store.approvals import forget_approvals
 from gateway.store.branches import UNDER, close_over
 from gateway.store.changes import (
@@ -299,6 +299,7 @@ def forget_person(connection: Connection, channel: str, person: str) -> Counter[
     removed["task"] += forget_tasks(connection, [], who)
     theirs = [it for it in later.owners(connection) if is_of_person(it, channel, person)]
     removed["later"] += later.forget(connection, theirs)
+    removed["login"] += len(logins.forget(connection, channel, person))
     removed["outbox"] += _forget_notices(connection, channel, person)
     removed["contact"] += contacts.forget(connection, channel, person)
     if channel == "web":

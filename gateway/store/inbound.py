@@ -20,7 +20,8 @@ REPORT = "task:report"
 MISSPELT = "misspelt"
 """The command of a message that is nearly one."""
 NOTICE, UNHEARD = "owners:notice", "group:unheard"
-NOTICES = frozenset({ASK, OUTCOME, PRESSED, INTRODUCTION, NOTICE})
+LOGIN_CARD, LOGIN_END = "login:card", "login:end"
+NOTICES = frozenset({ASK, OUTCOME, PRESSED, INTRODUCTION, NOTICE, LOGIN_CARD, LOGIN_END})
 """Commands of the gateway's own, for messages that it writes by itself; no person's text is one."""
 CALLER = "api"
 """Names the maker of an answer that the program says an assistant gave."""

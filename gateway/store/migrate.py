@@ -16,7 +16,7 @@ from gateway.store.operations import Lock, lock
 
 log = structlog.get_logger()
 
-HEAD = "0028"
+HEAD = "0029"
 OVERWRITES = 13
 """The `user_version` of a SQLite file in which every row that was ever deleted was overwritten."""
 OLDEST = "0015"

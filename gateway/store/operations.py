@@ -135,6 +135,7 @@ class Lock(IntEnum):
     REVIEWS = 7
     SESSION = 8
     """Held while a message arrives in that session."""
+    LOGIN = 9
     MIGRATION = 7_305_843_001_216
     ARCHIVE = 7_305_843_001_217
     """Held while a conversation of the web chat is added to or erased."""

@@ -28,6 +28,8 @@ BATCH_ROWS = 500
 RESTORED = "restored"
 """The reason of what was in flight when the copy was made."""
 _UNCOPIED = {"alembic_version", "worker"}
+_TOKENS = ("access", "refresh")
+"""The columns of `login` that no copy has."""
 _SEQUENCES = """
 SELECT c.relname, a.attname, pg_get_serial_sequence(quote_ident(c.relname), a.attname) FROM pg_class c
 JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
@@ -93,12 +95,21 @@ def _copy_file(source: Path, target: Path) -> str | None:
         ):
             live.backup(copy, progress=patience)  # all pages in one step: nobody's write lies between two of them
             copy.execute("PRAGMA journal_mode = DELETE")
+            _forget_tokens(copy)
             if (verdict := copy.execute("PRAGMA integrity_check(1)").fetchone()[0]) != "ok":
                 raise sqlite3.DatabaseError(verdict)
     except sqlite3.Error as error:
         raise DatabaseUnusable(f"{source}: {error}") from error
     with _sqlite(target) as connection:
         return revision_of(connection)
+
+
+def _forget_tokens(copy: sqlite3.Connection) -> None:
+    """Leave the logins' names alone in a copy: the key may be in the same backup, in `.env`."""
+    if copy.execute("SELECT 1 FROM sqlite_master WHERE name = 'login'").fetchone():
+        copy.execute("PRAGMA secure_delete = ON")
+        copy.execute("UPDATE login SET access = NULL, refresh = NULL")
+        copy.commit()
 
 
 def _copy_rows(config: DatabaseConfig, target: Path) -> str | None:
@@ -113,9 +124,11 @@ def _copy_rows(config: DatabaseConfig, target: Path) -> str | None:
         for table in sorted({*inspect(connection).get_table_names()} - _UNCOPIED):
             every = text(f"SELECT * FROM {quote(table)}")
             rows = connection.execute(every, execution_options={"yield_per": BATCH_ROWS})
-            _write(file, {"table": table, "columns": [*rows.keys()]})
+            columns = [*rows.keys()]
+            _write(file, {"table": table, "columns": columns})
             for row in rows:
-                _write(file, [*row])
+                secret = _TOKENS if table == "login" else ()
+                _write(file, [None if name in secret else it for name, it in zip(columns, row, strict=True)])
         for table, column, sequence in connection.execute(text(_SEQUENCES)).all():
             last = connection.scalar(text(f"SELECT CASE WHEN is_called THEN last_value END FROM {sequence}"))
             _write(file, {"numbered": table, "column": column, "last": last})

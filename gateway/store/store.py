@@ -22,6 +22,7 @@ from gateway.store.errors import DatabaseFault, Fenced
 from gateway.store.files import DatabaseFiles
 from gateway.store.later import DatabaseLater
 from gateway.store.layers import DatabaseLayers
+from gateway.store.logins import DatabaseLogins
 from gateway.store.memory import DatabaseMemory
 from gateway.store.operations import Run, rows
 from gateway.store.owners import DatabaseOwners
@@ -82,6 +83,7 @@ class Store(StoreEngine):
         self.sends = DatabaseSends(read=read, write=write)
         self.tasks = DatabaseTasks(read=read, write=write)
         self.later = DatabaseLater(read=read, write=write)
+        self.logins = DatabaseLogins(read=read, write=write)
 
     async def start(self, on_notify: Callable[[str | None], None]) -> None:
         """Announces this worker. `on_notify` is called on this loop with the session to load, or None for any."""

@@ -54,7 +54,7 @@ from tools.tool import schedule_source
 
 REASONING_CHARS_MAX = 4_000
 CALL_CHARS_MAX = 100
-OF_A_MESSAGE: Collection[OriginKind] = ("task", "result", "process")
+OF_A_MESSAGE: Collection[OriginKind] = ("task", "result", "process", "login")
 """Origins whose turn goes with the message that asked: its recall takes them along."""
 NOT_OF_TASKS = ("buttons", "poll")
 """Actions that a task does not have: a press would come to a conversation that is over."""
@@ -253,6 +253,8 @@ class AgentRun:
                 ending = ending.saying(text=sentences.owner_told(ending.reply.text))
         results = tuple(it for it in journal.kept if isinstance(it, ToolResultMessage))
         untaken = [sentences.not_taken(it, language) for it in self._untaken] if not caller else []
+        if turn.context.chat.kind == "group" and any("login" in (it.details or {}) for it in results):
+            untaken.append(sentences.log_in_directly(language))
         lines = tuple(it for it in (*untaken[:UNTAKEN_LINES_MAX], shortened, fault) if it)
         return replace(ending.saying(notes=lines), answers=result.answers, results=results, external=result.tainted)
 

@@ -19,6 +19,7 @@ from starlette.routing import Route
 
 from tests.emulators.feishu.cardkit import CardKit
 from tests.emulators.feishu.events import Known
+from tests.emulators.feishu.login import PeopleLogins
 from tests.emulators.feishu.registration import AppRegistrations
 from tests.emulators.feishu.resources import ResourceSource, Upload
 from tests.emulators.feishu.rules import (
@@ -134,10 +135,12 @@ class FeishuEmulator(ResourceSource):
     def __post_init__(self) -> None:
         self.socket = LongConnections(app_id=self.app_id, app_secret=self.app_secret)
         self.cardkit = CardKit(now=self.now)
+        self.logins = PeopleLogins(app_id=self.app_id, app_secret=self.app_secret, users=self.users, clock=self.now)
         self.app = Starlette(
             routes=[
                 *self.socket.routes(),
                 *self.registrations.routes(),
+                *self.logins.routes(),
                 Route("/open-apis/auth/v3/tenant_access_token/internal", self._token, methods=["POST"]),
                 Route("/open-apis/application/v6/scopes", self._guarded(self._scopes), methods=["GET"]),
                 Route("/open-apis/application/v6/applications/{app_id}", self._guarded(self._application)),

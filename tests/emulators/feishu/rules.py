@@ -178,11 +178,23 @@ class Div(FeishuShape):
     text: PlainText
 
 
+class OpenUrl(FeishuShape):
+    type: Literal["open_url"]
+    default_url: Annotated[str, Field(pattern=r"^https?://\S+$")]
+
+    @property
+    def value(self) -> dict[str, Any]:
+        return {"url": self.default_url}
+
+
+Behavior: TypeAlias = Annotated[Callback | OpenUrl, Field(discriminator="type")]
+
+
 class CardButton(FeishuShape):
     tag: Literal["button"]
     text: PlainText
     type: Literal["default", "primary", "danger"] = "default"
-    behaviors: Annotated[list[Callback], Field(min_length=1, max_length=1)]
+    behaviors: Annotated[list[Behavior], Field(min_length=1, max_length=1)]
 
 
 class Summary(FeishuShape):

@@ -31,8 +31,8 @@ ROOT = Path(__file__).resolve().parents[3]
 TWO = (
     f"{AGENTS}    - {{ id: second, name: Zweite, model: [anthropic/claude-sonnet-4-6, {SECOND}], greeting: Grüezi! }}\n"
 )
-UNOFFERED = {"tasks", "schedules", "agent"}
-"""The commands that would do nothing with the one agent of most tests here."""
+UNOFFERED = {"tasks", "schedules", "agent", "login", "logout"}
+"""The commands that would do nothing with the one agent, and the config, of most tests here."""
 GROUPED: dict[str, Any] = {"chat": GROUP, "chat_type": "group", "mention_bot": True}
 
 
@@ -107,6 +107,8 @@ ANSWERED = {
     "verbose": r"not show tool calls",
     "compact": r"nothing to summarise",
     "usage": r"- This conversation: [\d,]+ tokens in, [\d,]+ out",
+    "login": r"Log in, so that|Write /login to me in a direct chat",
+    "logout": r"You are not logged in|There is no login here",
     "whoami": r"`(?:feishu|telegram|web):\S+`",
     "why": r"Only an owner of this bot may use /why|- Turn \d+: |I have not answered anything here yet",
     "agent": r"- `helper` \(answers here\)",

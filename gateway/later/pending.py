@@ -1,0 +1,411 @@
+"""Logins that wait to be finished: the card, the polls, and the turns that continue afterwards.
+
+Each is a row of `later`, one a person, that is due at every poll; the worker that moves the row polls, so one replica asks
+at a time, also after a crash. The end of the wait is one transaction: the login, the card's last state and the turns that
+waited for it, each once.
+"""
+
+import asyncio
+import secrets
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from hashlib import sha256
+from math import ceil
+from typing import Literal, TypeAlias
+
+import structlog
+from pydantic import TypeAdapter
+
+from channels.abilities import can
+from channels.channel import DeliveryError, Unreachable
+from channels.login import DeviceLogin, LoginFailed, LoginReason, LogsIn, TokenOwner, Tokens
+from channels.message import Chat, MessageContext, Origin
+from gateway.config.root import route
+from gateway.observe.logs import logged
+from gateway.state.runtime import Runtime
+from gateway.state.seal import Seal, Unsealable
+from gateway.store.inbound import LOGIN_CARD, LOGIN_END, Inbound, inbound_of
+from gateway.store.later import Later
+from gateway.store.logins import PENDING, Login, PendingChange
+from gateway.store.records import Delivery
+from gateway.store.sessions import (
+    agent_of,
+    chat_of,
+    control_session,
+    conversation,
+    sender_behind,
+    sender_of,
+    session_key,
+)
+from tools.tool import ToolError
+
+LoginEnd: TypeAlias = LoginReason | Literal["done", "stranger", "cancelled", "replaced"]
+"""`stranger`: another person logged in. `replaced`: another card follows."""
+INTERVAL_MORE_SECONDS, INTERVAL_SECONDS_MAX = 5.0, 60.0
+SEALED = "device"
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class WaitingTurn:
+    """A turn that continues after the login. `context` is the message that it answered, without words."""
+
+    session: str
+    turn: int
+    context: MessageContext
+    tainted: bool = False
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PendingLogin:
+    """A login that waits. `run` tells it from others of the person, whose direct chat `context` is. `device_code` is
+    sealed. `cards` are the dedupe keys of the messages that show it. `again`: it replaces one that a crash lost."""
+
+    run: str
+    device_code: str
+    user_code: str
+    url: str
+    scopes: tuple[str, ...]
+    interval_seconds: float
+    expires: float
+    context: MessageContext
+    agent: str
+    cards: tuple[str, ...] = ()
+    waiting: tuple[WaitingTurn, ...] = ()
+    again: bool = False
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CardEnd:
+    """The last state of a card, whose message has the dedupe key `card`."""
+
+    card: str
+    end: LoginEnd
+    name: str = ""
+    link: str = ""
+
+
+pending_json: TypeAdapter[PendingLogin] = TypeAdapter(PendingLogin)
+card_end_json: TypeAdapter[CardEnd] = TypeAdapter(CardEnd)
+
+
+class PendingLogins:
+    def __init__(self, runtime: Runtime, seal: Seal, wake: Callable[[], None]) -> None:
+        self._runtime, self._seal, self._wake = runtime, seal, wake
+        self._store = runtime.store.logins
+
+    async def begin(
+        self,
+        channel: LogsIn,
+        context: MessageContext,
+        scopes: Sequence[str],
+        *,
+        login: Login | None,
+        waiting: WaitingTurn | None = None,
+        command: int = 0,
+    ) -> bool:
+        """Show the sender of `context` the card of the login that waits for them, or of a new one for these scopes and the
+        granted ones. `waiting` continues after it; `command` is the number of the message that asked. Return False if the
+        login that waited has just ended. Idempotent. Raises LoginFailed, DeliveryError, StoreUnavailable, OSError."""
+        id_, now = row_id(context), self._runtime.now()
+        card = f"command {command}" if waiting is None else f"turn {waiting.session} {waiting.turn}"
+        row = next(iter(await self._runtime.store.later.of_id(id_)), None)
+        waits = _read(row) if row is not None else None
+        fresh: PendingLogin | None = None
+        if waits is None or now >= waits.expires or not set(waits.scopes).issuperset(scopes):
+            wanted = dict.fromkeys((*scopes, *(() if scopes else channel.login_scopes), *sorted(_granted(login))))
+            begun = await channel.begin_login(tuple(wanted))
+            fresh = self._pending(begun, context, tuple(wanted), now)
+
+        def make(stored: Later | None) -> PendingChange | None:
+            before = _read(stored) if stored is not None else None
+            ended: list[Delivery] = []
+            pending = before
+            if fresh is not None and (before is None or before.run == (waits.run if waits else "")):
+                ended = self._ends(before, "replaced") if before else []
+                pending = replace(fresh, waiting=before.waiting if before else ())
+            if pending is None:
+                return None
+            return self._shown(id_, stored if pending is before else None, pending, card, waiting, ended)
+
+        shown = await self._change(id_, make)
+        self._wake()
+        return shown
+
+    async def cancel(self, context: MessageContext) -> None:
+        """End the login that waits for the sender. Idempotent. Raises StoreUnavailable."""
+        if (row := next(iter(await self._runtime.store.later.of_id(row_id(context))), None)) and (waits := _read(row)):
+            await self._settle(row, waits, "cancelled")
+
+    async def get(self, id_: str, run: str) -> PendingLogin | None:
+        """Return the login if it still waits. Raises StoreUnavailable."""
+        row = next(iter(await self._runtime.store.later.of_id(id_)), None)
+        pending = _read(row) if row is not None else None
+        return pending if pending is not None and pending.run == run else None
+
+    async def poll(self, row: Later) -> None:
+        """Ask the platform once whether the login is finished, and do what follows. Raises nothing."""
+        with logged("login_not_polled"):
+            if (pending := _read(row)) is not None:
+                await self._poll(row, pending)
+
+    async def _poll(self, row: Later, pending: PendingLogin) -> None:
+        end: LoginEnd | None = "expired" if self._runtime.now() >= pending.expires else None
+        link = ""
+        try:
+            login = await self._finished(row, pending)
+            end = "done" if login else "stranger"
+        except DeliveryError as error:
+            login = None
+            log.info("login_poll_failed", error=type(error).__name__)
+        except LoginFailed as error:
+            login, link = None, error.link
+            if error.reason == "slow_down":
+                await self._slowed(row, pending)
+            elif error.reason == "lost" and not pending.again and await self._began_again(row, pending):
+                return
+            elif error.reason not in ("pending", "busy"):
+                end = error.reason
+        if end is not None:
+            await self._settle(row, pending, end, login=login, link=link)
+            log.info("login_waits_no_more", account=pending.context.account, end=end)
+
+    async def _finished(self, row: Later, pending: PendingLogin) -> Login | None:
+        """Return the login that the person has finished; None if another person has. Raises LoginFailed, DeliveryError."""
+        context, at = pending.context, self._runtime.now()
+        channel = self._runtime.setup.channel(context)
+        if channel is None or not can(channel, LogsIn):
+            raise Unreachable("the account is not configured now")
+        try:
+            code = self._seal.unseal(pending.device_code, row.id, SEALED)
+        except Unsealable:
+            raise LoginFailed("lost") from None
+        tokens = await channel.poll_login(code)
+        owner = await _owner(channel, tokens)
+        if owner.id != context.sender.id:
+            return None
+        login = Login(channel=context.channel, account=context.account, person=owner.id, name=owner.name, since=at)
+        return sealed(self._seal, login, tokens, at)
+
+    async def _slowed(self, row: Later, pending: PendingLogin) -> None:
+        seconds = min(pending.interval_seconds + INTERVAL_MORE_SECONDS, INTERVAL_SECONDS_MAX)
+
+        def make(stored: Later | None) -> PendingChange | None:
+            if stored is None or (now_waits := _read(stored)) is None or now_waits.run != pending.run:
+                return None
+            return PendingChange(row=_kept(replace(stored, due=self._runtime.now() + seconds), now_waits, seconds))
+
+        await self._change(row.id, make)
+
+    async def _began_again(self, row: Later, pending: PendingLogin) -> bool:
+        """Begin again for a code that is of no use any more: a crash has lost the tokens, or the key is another."""
+        channel = self._runtime.setup.channel(pending.context)
+        if channel is None or not can(channel, LogsIn):
+            return False
+        try:
+            begun = await channel.begin_login(pending.scopes)
+        except (LoginFailed, DeliveryError):
+            return False
+        log.warning("login_begun_again", account=channel.account)
+        fresh = replace(self._pending(begun, pending.context, pending.scopes, self._runtime.now()), again=True)
+
+        def make(stored: Later | None) -> PendingChange | None:
+            if stored is None or (before := _read(stored)) is None or before.run != pending.run:
+                return None
+            ended = self._ends(before, "replaced")
+            return self._shown(row.id, None, replace(fresh, waiting=before.waiting), "again", None, ended)
+
+        await self._change(row.id, make)
+        return True
+
+    async def _settle(
+        self, row: Later, pending: PendingLogin, end: LoginEnd, *, login: Login | None = None, link: str = ""
+    ) -> None:
+        """End the wait: store the login, finish the cards, and continue the turns that wait. Once for each run."""
+        continued: dict[tuple[str, int], bool] = {}
+        current = next(iter(await self._runtime.store.later.of_id(row.id)), None)
+        for it in (_read(current) or pending).waiting if current is not None and login is not None else ():
+            continued[it.session, it.turn] = await self._continues(it)
+
+        def make(stored: Later | None) -> PendingChange | None:
+            if stored is None or (now_waits := _read(stored)) is None or now_waits.run != pending.run:
+                return None
+            ended = self._ends(now_waits, end, login.name if login else "", link)
+            going = [it for it in now_waits.waiting if continued.get((it.session, it.turn), login is not None)]
+            turns = [self._continuation(now_waits, it) for it in going] if login is not None else []
+            done = replace(stored, due=None, state="done" if login else "cancelled", body="{}")
+            return PendingChange(row=done, deliveries=[*ended, *turns], login=login)
+
+        await self._change(row.id, make)
+
+    async def _change(self, id_: str, make: Callable[[Later | None], PendingChange | None]) -> bool:
+        change = await self._store.change(id_, make)
+        for delivery in change.deliveries if change else ():
+            self._runtime.expect(delivery.sid)
+        return change is not None
+
+    async def _continues(self, it: WaitingTurn) -> bool:
+        """Return whether a turn that waits may continue: neither stopped nor recalled nor erased, by a person who may
+        still write there."""
+        runtime, sid = self._runtime, conversation(it.session)
+        if it.turn:
+            bodies = await runtime.store.bodies(it.session, it.turn)
+            if not bodies or any(inbound_of(body).recalled for body in bodies.values()):
+                return False
+            if await runtime.store.stopped_at(sid) > it.turn:
+                return False
+        return await runtime.refusal(it.context, agent_of(it.session)) is None
+
+    def _pending(
+        self, begun: DeviceLogin, context: MessageContext, scopes: tuple[str, ...], now: float
+    ) -> PendingLogin:
+        setup, direct = self._runtime.setup, direct_of(context)
+        return PendingLogin(
+            run=secrets.token_hex(8),
+            device_code=self._seal.seal(begun.device_code, row_id(context), SEALED),
+            user_code=begun.user_code,
+            url=begun.url,
+            scopes=scopes,
+            interval_seconds=begun.interval_seconds,
+            expires=now + begun.seconds,
+            context=direct,
+            agent=route(setup.config.routes, setup.config.agents, direct),
+        )
+
+    def _shown(
+        self,
+        id_: str,
+        stored: Later | None,
+        pending: PendingLogin,
+        card: str,
+        waiting: WaitingTurn | None,
+        ended: Sequence[Delivery],
+    ) -> PendingChange:
+        """Keep the login with a card, in a row of its own unless it is `stored`, and with the turn that waits."""
+        name = f"gateway:login:{pending.run}:{sha256(card.encode()).hexdigest()[:16]}"
+        shows = (
+            [] if name in pending.cards else [self._internal(pending, LOGIN_CARD, f"{id_} {pending.run} {name}", name)]
+        )
+        turns = {it.session: it for it in (*pending.waiting, *((waiting,) if waiting else ()))}  # the newest of each
+        pending = replace(pending, cards=tuple(dict.fromkeys((*pending.cards, name))), waiting=tuple(turns.values()))
+        now = self._runtime.now()
+        row = stored or Later(
+            id=id_,
+            kind=PENDING,
+            due=now + pending.interval_seconds,
+            owner=sender_of(pending.context),
+            place=chat_of(pending.context),
+            state="active",
+            body="",
+            since=now,
+        )
+        return PendingChange(row=_kept(row, pending, pending.interval_seconds), deliveries=[*ended, *shows])
+
+    def _ends(self, pending: PendingLogin, end: LoginEnd, name: str = "", link: str = "") -> list[Delivery]:
+        texts = [
+            card_end_json.dump_json(CardEnd(card=it, end=end, name=name, link=link)).decode() for it in pending.cards
+        ]
+        names = [f"{it}:end" for it in pending.cards]
+        return [self._internal(pending, LOGIN_END, text, name) for text, name in zip(texts, names, strict=True)]
+
+    def _internal(self, pending: PendingLogin, command: str, arguments: str, name: str) -> Delivery:
+        now, agent = self._runtime.now(), pending.agent
+        context = replace(pending.context, sent_at=datetime.fromtimestamp(now, UTC))
+        inbound = Inbound(agent=agent, context=context, command=command, arguments=arguments)
+        scope = self._runtime.setup.session_rules(agent).scope
+        sid = control_session(session_key(agent, context, scope))
+        return Delivery.own(inbound, name, sid=sid, at=now, sender=sender_of(context))
+
+    def _continuation(self, pending: PendingLogin, it: WaitingTurn) -> Delivery:
+        before, now = it.context.origin, self._runtime.now()
+        origin = Origin(
+            kind="login",
+            id=pending.context.channel,
+            run=f"{pending.run}:{it.turn}",
+            by_operator=before is not None and before.by_operator,
+            external=before is not None and before.external,
+            tainted=it.tainted,
+        )
+        context = replace(it.context, origin=origin, sent_at=datetime.fromtimestamp(now, UTC))
+        inbound = Inbound(agent=agent_of(it.session), context=context)
+        name = f"gateway:login:{pending.run}:turn:{it.session}:{it.turn}"
+        return Delivery.own(inbound, name, sid=it.session, at=now, sender=sender_behind(context))
+
+
+def row_id(context: MessageContext) -> str:
+    """Return the id of the row in which the sender's login waits: one for each person and account."""
+    return "L-" + sha256(sender_of(context).encode()).hexdigest()[:24]
+
+
+def direct_of(context: MessageContext) -> MessageContext:
+    """Return the sender's direct chat: the one where they wrote, else the one that their id names on the platform."""
+    chat = context.chat if context.chat.kind == "direct" else Chat(id=context.sender.id, kind="direct")
+    return replace(context.wordless, chat=chat, message_id="", press=None, origin=None, mentioned=False)
+
+
+def login_error(error: LoginFailed | DeliveryError) -> ToolError:
+    """Return the error that the model reads for a refusal of the platform, or for no answer."""
+    if isinstance(error, DeliveryError):
+        return ToolError("UNAVAILABLE", f"the login cannot be used now: {error}", retryable=True)
+    at = f" at {error.link}" if error.link else ""
+    match error.reason:
+        case "barred":
+            return ToolError("FORBIDDEN", "the platform does not let this person use the bot's app; tell the user")
+        case "policy":
+            return ToolError("FORBIDDEN", f"a policy of the organisation blocks the login; it can be lifted{at}")
+        case "busy" | "slow_down" | "pending":
+            return ToolError("UNAVAILABLE", "the platform is busy; try again in a minute", retryable=True)
+        case _:
+            return ToolError("UNAVAILABLE", f"the platform refuses the login ({error.code or error.reason})")
+
+
+def sealed(seal: Seal, login: Login, tokens: Tokens, at: float) -> Login:
+    """Return the login with these tokens, issued at the time `at`."""
+    return replace(
+        login,
+        access=seal.seal(tokens.access, *login.key, "access"),
+        refresh=seal.seal(tokens.refresh, *login.key, "refresh") if tokens.refresh else None,
+        access_until=at + tokens.access_seconds,
+        refresh_until=at + tokens.refresh_seconds,
+        scopes=" ".join(tokens.scopes) or login.scopes,
+    )
+
+
+async def _owner(channel: LogsIn, tokens: Tokens) -> TokenOwner:
+    """Return whose tokens they are: the code has been used, so an interrupted request is repeated. Raises LoginFailed."""
+    for wait_seconds in (1.0, 3.0, 0.0):
+        with suppress(DeliveryError):
+            return await channel.token_owner(tokens.access)
+        await asyncio.sleep(wait_seconds)
+    raise LoginFailed("lost")
+
+
+def _granted(login: Login | None) -> frozenset[str]:
+    return login.granted if login is not None else frozenset()
+
+
+def _read(row: Later) -> PendingLogin | None:
+    """Return the login of a row that still waits."""
+    if row.kind != PENDING or row.state != "active":
+        return None
+    try:
+        return pending_json.validate_json(row.body)
+    except ValueError:
+        log.error("pending_login_unreadable", id=row.id)
+        return None
+
+
+def _kept(row: Later, pending: PendingLogin, seconds: float) -> Later:
+    return replace(row, body=pending_json.dump_json(replace(pending, interval_seconds=seconds)).decode())
+
+
+def interval_seconds(row: Later) -> float:
+    """Return the time until the next poll of a row."""
+    pending = _read(row)
+    return pending.interval_seconds if pending is not None else INTERVAL_SECONDS_MAX
+
+
+def minutes_left(pending: PendingLogin, now: float) -> int:
+    return max(1, ceil((pending.expires - now) / 60))

@@ -1,0 +1,165 @@
+"""People's logins at a platform, and the logins that wait to be finished.
+
+Tokens are here sealed only: the room above seals and opens them. Replicas refresh one at a time: a claim on the row with
+an end, by the database's clock, and every later write names the revision that was read. A login that waits is a row of
+`later`, one a person, which is changed under a lock.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
+
+from sqlalchemy import Connection
+
+from gateway.store.later import Later, insert, one
+from gateway.store.operations import Database, Lock, is_shared, lock, reads, run, value, writes
+from gateway.store.records import Delivery
+from gateway.store.sends import put
+
+PENDING = "login"
+"""The kind of a row of `later` that waits for a person to log in."""
+_COLUMNS = (
+    "channel, account, person, name, scopes, access, refresh, access_until, refresh_until, revision, since, ended"
+)
+_OF = "channel = :channel AND account = :account AND person = :person"
+_GET = f"SELECT {_COLUMNS} FROM login WHERE {_OF}"
+_ALL = f"SELECT {_COLUMNS} FROM login ORDER BY channel, account, person"
+_SET = f"""
+INSERT INTO login ({_COLUMNS}) VALUES (:channel, :account, :person, :name, :scopes, :access, :refresh, :access_until,
+    :refresh_until, 1, :since, NULL)
+ON CONFLICT (channel, account, person) DO UPDATE SET name = excluded.name, scopes = excluded.scopes,
+    access = excluded.access, refresh = excluded.refresh, access_until = excluded.access_until,
+    refresh_until = excluded.refresh_until, revision = login.revision + 1, since = excluded.since, ended = NULL,
+    busy_until = NULL
+"""
+_CLAIM = f"""
+UPDATE login SET busy_until = :until
+WHERE {_OF} AND revision = :revision AND ended IS NULL AND (busy_until IS NULL OR busy_until < :now) RETURNING person
+"""
+_REFRESHED = f"""
+UPDATE login SET access = :access, refresh = :refresh, access_until = :access_until, refresh_until = :refresh_until,
+    scopes = :scopes, revision = revision + 1, busy_until = NULL
+WHERE {_OF} AND revision = :revision AND ended IS NULL RETURNING person
+"""
+_RELEASE = f"UPDATE login SET busy_until = NULL WHERE {_OF} AND revision = :revision"
+_END = f"""
+UPDATE login SET access = NULL, refresh = NULL, busy_until = NULL, revision = revision + 1, ended = :at
+WHERE {_OF} AND revision = :revision AND ended IS NULL
+"""
+_FORGET = """
+DELETE FROM login WHERE channel = :channel AND person = :person AND (:account = '' OR account = :account) RETURNING name
+"""
+_FORGET_PENDING = "DELETE FROM later WHERE kind = 'login' AND owner = :owner"
+_OWNERS_PENDING = "SELECT DISTINCT owner FROM later WHERE kind = 'login' AND owner LIKE :channel"
+_CLOCK = "SELECT CAST(EXTRACT(EPOCH FROM clock_timestamp()) AS DOUBLE PRECISION)"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Login:
+    """A person's login. `access` and `refresh` are sealed, and None once it has `ended`. The tokens end at the times
+    `access_until` and `refresh_until`. `scopes` are separated by blanks."""
+
+    channel: str
+    account: str
+    person: str
+    name: str = ""
+    scopes: str = ""
+    access: str | None = field(default=None, repr=False)
+    refresh: str | None = field(default=None, repr=False)
+    access_until: float = 0.0
+    refresh_until: float = 0.0
+    revision: int = 0
+    since: float = 0.0
+    ended: float | None = None
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        return self.channel, self.account, self.person
+
+    @property
+    def granted(self) -> frozenset[str]:
+        return frozenset(self.scopes.split())
+
+    @property
+    def whose(self) -> str:
+        """The person as the database names people."""
+        return ":".join(self.key)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PendingChange:
+    """The next state of a row that waits, with what its commit brings along."""
+
+    row: Later
+    deliveries: Sequence[Delivery] = ()
+    login: Login | None = None
+
+
+class DatabaseLogins(Database):
+    @reads
+    def get(self, connection: Connection, channel: str, account: str, person: str) -> Login | None:
+        return _login(connection, channel, account, person)
+
+    @writes
+    def claim(self, connection: Connection, login: Login, *, now: float, seconds: float) -> bool:
+        """Claim the refresh of a login as it was read, for at most so many seconds; False if another one has it, or has
+        changed the login."""
+        at: float = value(connection, _CLOCK) if is_shared(connection) else now
+        return run(connection, _CLAIM, **asdict(login), now=at, until=at + seconds).first() is not None
+
+    @writes
+    def refreshed(self, connection: Connection, login: Login) -> bool:
+        """Store the next pair over the revision that was read; False if the login was ended or forgotten meanwhile."""
+        return run(connection, _REFRESHED, **asdict(login)).first() is not None
+
+    @writes
+    def release(self, connection: Connection, login: Login) -> None:
+        """Let others try to refresh it."""
+        run(connection, _RELEASE, **asdict(login))
+
+    @writes
+    def end(self, connection: Connection, login: Login, at: float) -> None:
+        """Forget the tokens of a login that the platform refuses, and keep its name and scopes for the next one."""
+        run(connection, _END, **asdict(login), at=at)
+
+    @writes
+    def forget(self, connection: Connection, channel: str, account: str, person: str) -> bool:
+        """Delete a login, with the one that waits; True if there was one."""
+        return bool(forget(connection, channel, person, account))
+
+    @writes
+    def change(
+        self, connection: Connection, id_: str, make: Callable[[Later | None], PendingChange | None]
+    ) -> PendingChange | None:
+        """Change the row that waits as `make` says, together with a login and messages; None changes nothing."""
+        lock(connection, Lock.LOGIN, id_)
+        if is_shared(connection):  # the watch moves the row without the lock
+            run(connection, "SELECT id FROM later WHERE id = :id FOR UPDATE", id=id_)
+        if (change := make(one(connection, id_))) is None:
+            return None
+        run(connection, "DELETE FROM later WHERE id = :id", id=id_)
+        insert(connection, change.row, None)
+        if change.login is not None:
+            run(connection, _SET, **asdict(change.login))
+        for delivery in change.deliveries:
+            put(connection, delivery)
+        return change
+
+
+def logins(connection: Connection) -> Sequence[Login]:
+    """Return every login, for an operator's report."""
+    return [Login(**row) for row in run(connection, _ALL).mappings()]
+
+
+def forget(connection: Connection, channel: str, person: str, account: str = "") -> Sequence[str]:
+    """Delete a person's logins, at every account if `account` is empty, and those that wait; return their names."""
+    gone = list(run(connection, _FORGET, channel=channel, person=person, account=account).scalars())
+    for owner in run(connection, _OWNERS_PENDING, channel=f"{channel}:%").scalars().all():
+        _, at, whose = owner.split(":", 2)
+        if whose == person and account in ("", at):
+            run(connection, _FORGET_PENDING, owner=owner)
+    return gone
+
+
+def _login(connection: Connection, channel: str, account: str, person: str) -> Login | None:
+    row = run(connection, _GET, channel=channel, account=account, person=person).mappings().first()
+    return Login(**row) if row else None
