@@ -8,6 +8,7 @@ from pydantic import Field, StringConstraints, field_validator
 
 from agents.compaction import CompactionConfig
 from agents.providers.models import Level
+from agents.speech import SpeechConfig
 from channels.section import LocalPath, QueueConfig, Section
 from skills.catalog import AgentSkillsConfig
 from tools.config import AgentToolsConfig, PersonId
@@ -88,6 +89,8 @@ class AgentDefaults(Section):
     tool_choice: str = "auto"
     """`auto`, `none`, `required`, or the name of the tool that must be called first."""
     session: SessionConfig = SessionConfig()
+    speech: SpeechConfig = SpeechConfig()
+    """Spoken answers of this agent; the keys that are set override those of the top level's `speech`."""
     queue: QueueConfig = QueueConfig()
     tools: AgentToolsConfig = AgentToolsConfig()
     approvals: AgentApprovalsConfig = AgentApprovalsConfig()

@@ -14,6 +14,7 @@ from typing import Any
 
 from agents.config import AgentConfig
 from agents.providers.config import IMPLIED, api_of
+from agents.speech import SpeechConfig
 from channels.access import ANYBODY, AccessConfig, is_blank, is_http
 from channels.bilingual import Bilingual
 from channels.message import ChatKind
@@ -63,6 +64,10 @@ def check(config: Config, skills: Mapping[str, Iterable[str]], findings: Finding
     _web(config.tools.web.search, findings)
     if config.transcription.model_fields_set and not config.transcription.model:
         findings.add(("transcription", "model"), "missing: such as whisper-1, or remove the section")
+    _speech(("speech",), config.speech, config, findings)
+    for index, agent in enumerate(config.agents.list):
+        if agent.speech.model_fields_set and agent.speech != config.agents.defaults.speech:
+            _speech(("agents", "list", index, "speech"), agent.speech.over(config.speech), config, findings)
     _providers(config, findings)
     _bindings(config, findings)
     _accounts(config.channels, [agent.id for agent in config.agents.list], findings)
@@ -237,6 +242,28 @@ def _models(key: Key, agent: AgentConfig, config: Config, findings: Findings) ->
         provider = model.partition("/")[0]
         if provider not in known:
             findings.add((*key, *place), _unknown("provider", provider, known))
+
+
+def _speech(key: Key, speech: SpeechConfig, config: Config, findings: Findings) -> None:
+    name, _, model = speech.model.partition("/")
+    if not speech.model:
+        if speech.mode != "off":
+            findings.add((*key, "model"), "missing: such as openai/gpt-4o-mini-tts, or set mode: off")
+        return
+    known = sorted({*IMPLIED, *config.providers})
+    if not model:
+        findings.add((*key, "model"), "expected provider/model, such as openai/gpt-4o-mini-tts")
+    elif name not in known:
+        findings.add((*key, "model"), _unknown("provider", name, known))
+    elif not _speaks_openai(name, config):
+        findings.add((*key, "model"), f"the provider {quoted(name)} has no /audio/speech; use one with OpenAI's API")
+
+
+def _speaks_openai(name: str, config: Config) -> bool:
+    try:
+        return api_of(name, config.provider(name)) in ("openai-chat", "openai-responses")
+    except ValueError:  # reported with the provider
+        return True
 
 
 def _targets(key: Key, agent: AgentConfig, channels: ChannelsConfig, findings: Findings) -> None:

@@ -15,6 +15,7 @@ from agents.config import AgentConfig, AgentDefaults
 from agents.providers.config import IMPLIED, ModelConfig, ProviderConfig
 from agents.providers.models import PricesConfig, money, shipped_prices
 from agents.providers.retry import RetryConfig
+from agents.speech import SpeechConfig
 from agents.transcription import TranscriptionConfig
 from agents.turn import Amount, Seconds, TurnLimits
 from channels.access import AccessConfig
@@ -236,6 +237,8 @@ class Config(Section):
     retry: RetryConfig = RetryConfig()
     transcription: TranscriptionConfig = TranscriptionConfig()
     """The model that transcribes voice messages."""
+    speech: SpeechConfig = SpeechConfig()
+    """The model that speaks answers as voice messages, for every agent that does not override it."""
     limits: LimitsConfig = LimitsConfig()
     """Every limit of a turn and a chat."""
     schedules: tuple[ScheduleConfig, ...] = ()

@@ -149,23 +149,29 @@ def _probes(
     for name in config.mcp.servers:
         yield f"mcp {name}", partial(probe_server, loaded, name)
     for name in _providers(loaded):
-        models = [it.partition("/")[2] for it in _models(config) if it.partition("/")[0] == name]
+        asked_for = (*_models(config), *_speech_models(config))
+        models = [it.partition("/")[2] for it in asked_for if it.partition("/")[0] == name]
         asked = partial(provider_doctor.probe, name, config.provider(name), models, seconds=CALL_SECONDS)
         yield f"provider {name}", partial(asked, key_fix=advice(("providers", name, "apiKey"), loaded.names))
-    if (speech := config.transcription).model:
-        server = ProviderConfig(api="openai-chat", baseUrl=speech.base_url, apiKey=speech.api_key)
-        tried = partial(provider_doctor.probe, "transcription", server, [speech.model])
+    if (transcription := config.transcription).model:
+        server = ProviderConfig(api="openai-chat", baseUrl=transcription.base_url, apiKey=transcription.api_key)
+        tried = partial(provider_doctor.probe, "transcription", server, [transcription.model])
         yield "transcription", partial(tried, seconds=CALL_SECONDS, key_fix=advice(("transcription", "apiKey"), {}))
 
 
 def _providers(loaded: Loaded) -> list[str]:
-    names = sorted({it.partition("/")[0] for it in _models(loaded.config)})
+    names = sorted({it.partition("/")[0] for it in (*_models(loaded.config), *_speech_models(loaded.config))})
     return [it for it in names if (loaded.config.provider(it).api or it) != "demo"]
 
 
 def _models(config: Config) -> Iterable[str]:
     named = (model for agent in config.agents.list for model in agent.named_models.values())
     return dict.fromkeys((*named, *config.choosable_models))
+
+
+def _speech_models(config: Config) -> set[str]:
+    speeches = (agent.speech.over(config.speech) for agent in config.agents.list)
+    return {it.model for it in speeches if it.model and it.mode != "off"}
 
 
 async def _prices(config: Config, now: float) -> Sequence[Finding]:

@@ -17,8 +17,10 @@ from uuid import NAMESPACE_URL, uuid5
 import structlog
 from pydantic import TypeAdapter
 
+from agents.providers.catalog import wire_of
+from agents.speech import synthesize
 from channels.channel import Channel, DeliveryError, Gone, RateLimited, Refused, Unreachable
-from channels.message import Outbound
+from channels.message import Outbound, StoredFile
 from gateway.approvals.pairing import with_code
 from gateway.state.runtime import Runtime
 from gateway.store.errors import Fenced, StoreUnavailable
@@ -161,6 +163,8 @@ class Attempts:
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
+        self._spoken_files: dict[str, StoredFile] = {}
+        """Speech that is being sent, by the part's key: an attempt that is repeated does not speak again."""
 
     async def make(self, part: OutboxPart) -> Report:
         """Attempt once; report every delivery error as a value."""
@@ -169,6 +173,10 @@ class Attempts:
         channel = setup.channels.get((payload.channel, payload.account))
         facts: dict[str, object] = {"channel": payload.channel, "account": payload.account}
         facts |= {"turn": part.turn, "part": part.part}
+        if payload.speech:
+            if (file := await self._spoken(part.key, payload.speech)) is None:
+                return Delivered(message_id="")  # the text was sent, which is the answer
+            payload = replace(payload, part=replace(payload.part, files=(file,), voice=True))
         repeatable = payload.part.replaces is not None
         report = self._beforehand(channel, part, facts, repeatable=repeatable)
         if report is None and channel is not None:
@@ -183,7 +191,27 @@ class Attempts:
             is_young = self._runtime.now() - part.created < setup.limits.delivery_seconds
             report = Away() if is_young else GivenUp(reason="the channel account is no longer configured")
         self._log(report, payload.channel, facts)
+        if isinstance(report, Delivered | GivenUp):
+            self._spoken_files.pop(part.key, None)
         return report
+
+    async def _spoken(self, key: str, speech: "Speech") -> StoredFile | None:
+        if key in self._spoken_files:
+            return self._spoken_files[key]
+        runtime, config = self._runtime, self._runtime.setup.config
+        agent = next((it for it in config.agents.list if it.id == speech.agent), config.agents.defaults)
+        settings = agent.speech.over(config.speech)
+        name = settings.model.partition("/")[0]
+        if not name:
+            return None
+        provider = config.provider(name)
+        address = wire_of(name, provider).models_url.removesuffix("/models") + "/audio/speech"
+        key_of_server = next(iter(provider.keys), "")
+        file = await synthesize(settings, address, key_of_server, runtime.scrubber.scrub(speech.text))
+        if file is None:
+            return None
+        stored = self._spoken_files[key] = await runtime.store.files.put(file, runtime.now())
+        return stored
 
     def _beforehand(
         self, channel: Channel | None, part: OutboxPart, facts: dict[str, object], *, repeatable: bool
@@ -248,13 +276,23 @@ async def _recorded(write: Callable[[], Awaitable[bool]]) -> bool:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Speech:
+    """A text that the agent's speech model speaks when the part is sent."""
+
+    agent: str
+    text: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class OutboxPayload:
-    """One part and its channel account. `seed` derives the pairing code to insert; the code is not stored."""
+    """One part and its channel account. `seed` derives the pairing code to insert; the code is not stored. A part with
+    `speech` has no text: its file is made at the time of sending."""
 
     channel: str
     account: str
     part: Outbound
     seed: str = ""
+    speech: Speech | None = None
 
 
 payload_json: TypeAdapter[OutboxPayload] = TypeAdapter(OutboxPayload)

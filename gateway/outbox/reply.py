@@ -9,7 +9,7 @@ from agents.language import language_for
 from channels.access import Quotes
 from channels.channel import Channel
 from channels.message import PICTURES, File, MessageContext, Outbound, StoredFile, Target, TurnFacts
-from gateway.outbox.outbox import OutboxPayload, idempotency_key, payload_json
+from gateway.outbox.outbox import OutboxPayload, Speech, idempotency_key, payload_json
 from gateway.state.ending import Ending, Reply
 from gateway.state.runtime import Runtime
 from gateway.store.inbound import NOTICES, Inbound
@@ -44,7 +44,23 @@ async def reply(
         said = replace(said, folded=folded if fits else None)
     messages = arranged(texts, (*whole, *said.files), channel, captions=replaces is None)
     quotes = channel.capabilities.quotes_in(context) if channel else "all"
-    return reply_parts(context, messages, said, purpose=purpose, quotes=quotes, facts=facts, replaces=replaces)
+    parts = reply_parts(context, messages, said, purpose=purpose, quotes=quotes, facts=facts, replaces=replaces)
+    return [*parts, _speech_part(inbound, said.spoken)] if said.spoken and parts else parts
+
+
+def _speech_part(inbound: Inbound, text: str) -> NewPart:
+    """Build the voice message after the text; in a topic it replies to the question."""
+    context = inbound.context
+    answered = context.message_id if context.chat.thread else None
+    target = Target(chat=context.chat.id, thread=context.chat.thread, reply_to=answered or None)
+    speech = Speech(agent=inbound.agent, text=text)
+    payload = OutboxPayload(
+        channel=context.channel, account=context.account, part=Outbound(target=target, text=""), speech=speech
+    )
+    key = idempotency_key(
+        "speech", context.channel, context.account, context.chat.id, context.message_id, str(inbound.replays or "")
+    )
+    return NewPart(key=key, payload=payload_json.dump_json(payload).decode())
 
 
 async def _texts(

@@ -26,6 +26,8 @@ class Reply:
     """The gateway's own lines beneath the text."""
     files: tuple[StoredFile, ...] = ()
     voice: bool = False
+    spoken: str = ""
+    """The part of the text that a voice message speaks after it; empty for none."""
     buttons: tuple[Button, ...] = ()
     folded: Folded | None = None
     answers_to: str | None = None
@@ -59,6 +61,8 @@ class Ending:
     """The models' answers that took tokens."""
     spent: Spent | None = None
     """Tokens and cost that are still to be counted."""
+    speech_cost: float = 0.0
+    """The price of speaking the answer."""
     results: tuple[ToolResultMessage, ...] = ()
     """Results of the tools that this run has called."""
     fault: Finding | None = None
@@ -98,7 +102,8 @@ class Ending:
         bill: dict[str, Any] = {"requests": len(self.answers)}
         if any(answer.usage.estimated for answer in self.answers):
             bill["estimated"] = True
-        return bill | _taken(self.answers)
+        bill |= _taken(self.answers)
+        return bill | ({"cost": round(bill.get("cost", 0.0) + self.speech_cost, 6)} if self.speech_cost else {})
 
 
 def _taken(answers: Sequence[AssistantMessage]) -> dict[str, Any]:

@@ -108,13 +108,14 @@ class BudgetAccount:
         self._seen = await self.runtime.store.usage(self._seen_day, list(self.payers.values()))
         return self._current()
 
-    def spent(self) -> Spent | None:
-        """The amount to count with the next write, and with no other, even if that write fails."""
+    def spent(self, *, besides: float = 0.0) -> Spent | None:
+        """The amount to count with the next write, and with no other, even if that write fails. `besides`: a cost that
+        no answer has, such as that of speech."""
         tokens, cost = self._unwritten()
         self._written = len(self.answers)
-        if not tokens:
+        if not tokens and not besides:
             return None
-        return Spent(scopes=tuple(self.payers.values()), day=self._day(), tokens=tokens, cost=cost)
+        return Spent(scopes=tuple(self.payers.values()), day=self._day(), tokens=tokens, cost=cost + besides)
 
     async def warnings(self, language: Language) -> tuple[str, ...]:
         """The lines beneath an answer that say that most of a budget is used: each once a day or month."""

@@ -12,9 +12,12 @@ from typing import TypeAlias
 import structlog
 
 from agents import sentences
+from agents.config import AgentConfig
 from agents.language import language_for
+from agents.speech import speakable
 from agents.turn import Emit, OverBudget
 from channels.abilities import Progress, ShowsDrafts, ShowsProgress, can
+from channels.channel import Channel
 from gateway.approvals import pairing
 from gateway.approvals.approvals import Approvals
 from gateway.approvals.pairing import REMINDED, REQUESTED
@@ -215,7 +218,7 @@ class Turns:
             ending = _apology("internal", sentences.internal_error(language))
         if account and is_control(batch.lease.sid):
             account.answers += ending.answers
-        return replace(ending, spent=account.spent()) if account else ending
+        return replace(ending, spent=account.spent(besides=ending.speech_cost)) if account else ending
 
     async def _agent(self, batch: Batch, emit: Emit, account: BudgetAccount | None) -> Ending:
         inbound, context = batch.inbound, batch.inbound.context
@@ -249,6 +252,7 @@ class Turns:
             ending = Ending(outcome="recalled")
             await self._finish.all(batch.lease, batch.messages[:-1], ending)
             return ending
+        ending = with_speech(runner.config, batch, channel, ending)
         if late is not None and batch.queue.stale == "label" and ending.reply.text is not None:
             return ending.saying(text=f"{sentences.late(late, language_for(context))}\n\n{ending.reply.text}")
         return labelled(batch, ending)
@@ -296,6 +300,20 @@ class Turns:
         whose, oldest = limit
         seconds = min(oldest - self._runtime.now(), 0.0) + rates[whose].seconds
         return Ending(outcome="too-fast", reply=Reply(text=sentences.too_fast(whose, seconds, language)), reason=whose)
+
+
+def with_speech(config: AgentConfig, batch: Batch, channel: Channel, ending: Ending) -> Ending:
+    """Return the ending with what a voice message is to speak after the text, and its price."""
+    speech = config.speech.over(batch.setup.config.speech)
+    is_wanted = speech.mode == "always" or (
+        speech.mode == "mirror" and any(file.kind == "audio" for it in batch.contexts for file in it.attachments)
+    )
+    reply, is_elsewhere = ending.reply, batch.inbound.asked or task_of(batch.lease.sid)
+    if not is_wanted or ending.outcome != "replied" or not reply.text or reply.voice or is_elsewhere:
+        return ending
+    if "media" not in channel.capabilities.directives or not (spoken := speakable(reply.text, speech.max_chars)):
+        return ending
+    return replace(ending.saying(spoken=spoken), speech_cost=speech.cost(spoken))
 
 
 def _apology(reason: str, text: str) -> Ending:

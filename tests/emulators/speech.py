@@ -1,4 +1,5 @@
-"""A server that turns sound into text, as strict as OpenAI's `POST /v1/audio/transcriptions`.
+"""A server that turns sound into text and text into sound, as strict as OpenAI's `POST /v1/audio/transcriptions` and
+`POST /v1/audio/speech`.
 
 Members, the endings of names, the size and the shapes of answers and refusals are those of the API reference.
 """
@@ -18,6 +19,8 @@ from tests.emulators.telegram.requests import parse_multipart
 
 KEY = "canary-speech-key-91827"
 BYTES_MAX = 25 * 1024 * 1024
+OPUS = b"OggS\x00\x02" + bytes(20) + b"OpusHead"
+"""The beginning of every recording that it makes."""
 _ENDINGS = ("flac", "mp3", "mp4", "mpeg", "mpga", "m4a", "ogg", "wav", "webm")
 _MEMBERS = {"model", "language", "prompt", "response_format", "temperature"}
 
@@ -29,13 +32,47 @@ class SpeechEmulator:
 
     text: str = "请提醒我明天开会"
     heard: list[tuple[dict[str, str], bytes]] = field(default_factory=list)
+    spoken: list[str] = field(default_factory=list)
+    """The texts that were spoken."""
     refused: list[str] = field(default_factory=list)
     faults: list[int | str] = field(default_factory=list)
     released: asyncio.Event = field(default_factory=asyncio.Event)
 
     @property
     def app(self) -> Starlette:
-        return Starlette(routes=[Route("/v1/audio/transcriptions", self._transcribe, methods=["POST"])])
+        return Starlette(
+            routes=[
+                Route("/v1/audio/transcriptions", self._transcribe, methods=["POST"]),
+                Route("/v1/audio/speech", self._speak, methods=["POST"]),
+            ]
+        )
+
+    async def _speak(self, request: Request) -> Response:
+        if request.headers.get("authorization") != f"Bearer {KEY}":
+            return self._refuse(401, "Incorrect API key provided")
+        if request.headers.get("content-type") != "application/json":
+            return self._refuse(400, "We could not parse the JSON body of your request.")
+        body = json.loads(await request.body())
+        if {*body} - {"model", "input", "voice", "response_format", "speed", "instructions"}:
+            return self._refuse(400, f"Unknown members: {[*body]}")
+        text = body.get("input")
+        if not isinstance(text, str) or not 0 < len(text) <= 4096:
+            return self._refuse(400, "input must have 1 to 4096 characters")
+        if body.get("model") not in ("tts-1", "gpt-4o-mini-tts") or body.get("voice") not in ("alloy", "nova"):
+            return self._refuse(404, "The model does not exist")
+        if body.get("response_format") not in ("mp3", "opus", "aac", "flac", "wav", "pcm"):
+            return self._refuse(400, "Invalid response_format")
+        self.spoken.append(text)
+        match self.faults.pop(0) if self.faults else None:
+            case None:
+                return Response(OPUS + text.encode(), media_type="audio/ogg")
+            case "hangs":
+                await self.released.wait()
+                return PlainTextResponse("", 503)
+            case int(status):
+                return self._refuse(status, f"The server said no {KEY}")
+            case _:
+                return PlainTextResponse("<html>")
 
     async def _transcribe(self, request: Request) -> Response:
         if request.headers.get("authorization") != f"Bearer {KEY}":

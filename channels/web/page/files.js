@@ -16,6 +16,7 @@ export function fileList(files) {
 }
 
 function fileFigure(file) {
+  if (file.type.startsWith("audio/")) return player(file);
   if (!isPicture(file.type)) return chip(file);
   const picture = element("img", { src: fileAddress(file.id), alt: "", loading: "lazy", decoding: "async" });
   const label = word("enlarge");
@@ -27,6 +28,11 @@ function fileFigure(file) {
   );
   picture.addEventListener("error", () => button.remove());
   return element("figure", { class: "picture" }, button, chip(file));
+}
+
+function player(file) {
+  const sound = element("audio", { src: fileAddress(file.id), controls: "", preload: "none" });
+  return element("figure", { class: "sound" }, sound, chip(file));
 }
 
 function chip(file) {

@@ -16,6 +16,7 @@ ROOT = Path(__file__).resolve().parents[3]
 SHIPPED = ROOT / "config.yaml"
 EVERYTHING = {
     "CLAWGATE_PORT": "9000",
+    "FEISHU_BASE_URL": "https://open.larksuite.com",
     "CLAWGATE_PUBLIC_URL": "https://bot.example.com",
     "CLAWGATE_ADMIN_TOKEN": "0123456789012345",
     "CLAWGATE_MODEL": "qwen/qwen3-max",

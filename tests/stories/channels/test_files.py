@@ -74,12 +74,14 @@ class TelegramRoom(FeishuRoom):
 
 
 @asynccontextmanager
-async def room(folder: Path, platform: str, *, agents: str = AGENTS, more: str = "") -> AsyncIterator[FeishuRoom]:
+async def room(
+    folder: Path, platform: str, *, agents: str = AGENTS, more: str = "", providers: str = ""
+) -> AsyncIterator[FeishuRoom]:
     if platform == "telegram":
-        async with bot(folder, "polling", agents=agents, more=f"{PUBLIC}\n{more}") as it:
+        async with bot(folder, "polling", agents=agents, more=f"{PUBLIC}\n{more}", providers=providers) as it:
             yield TelegramRoom(house=it.house, bot=it, chat=it.telegram.private())
     else:
-        async with running(folder, agents=agents, more=more) as house:
+        async with running(folder, agents=agents, more=more, providers=providers) as house:
             yield FeishuRoom(house=house)
 
 
