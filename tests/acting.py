@@ -1,9 +1,10 @@
 """A tool that acts on the platform as the person whose words a turn serves, for a folder of `tools.directories`.
 
-It has the port that the gateway hands to its own tools: an operator's file gets none, so it is searched for.
+It uses the port that the gateway hands to its own tools. An operator's file gets none, so it is searched for.
 """
 
-import gc
+import asyncio
+from collections.abc import Iterator
 from pathlib import Path
 
 from pydantic import Field
@@ -29,7 +30,7 @@ class ActAs:
         return ActArguments.parse(raw)
 
     async def run(self, arguments: ActArguments, call: Call) -> ToolResult:
-        (logins,) = (it for it in gc.get_objects() if isinstance(it, Logins) and _serves(it, call))
+        logins = next(it for it in _all_logins() if call.session in it._runtime.control.lanes)
         channel = logins.channel_of(call.message)
         token = await logins.token(call, call.message.account, person=True, scopes=arguments.scopes)
         if channel is None:
@@ -43,8 +44,13 @@ class ActAs:
         return ToolResult(content=(f"acted as {owner.name}{said}",))
 
 
-def _serves(logins: Logins, call: Call) -> bool:
-    return hasattr(logins, "_runtime") and call.session in logins._runtime.control.lanes
+def _all_logins() -> Iterator[Logins]:
+    """Those of every gateway of this loop, each of which has a task in one of its methods."""
+    for task in asyncio.all_tasks():
+        frame = getattr(task.get_coro(), "cr_frame", None)
+        logins = getattr(frame.f_locals.get("self"), "logins", None) if frame else None
+        if isinstance(logins, Logins):
+            yield logins
 
 
 TOOLS = [ActAs()]

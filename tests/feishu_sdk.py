@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from importlib.machinery import ModuleSpec, PathFinder
 from importlib.util import find_spec
 
-AGGREGATES = ("lark_oapi", "lark_oapi.ws", "lark_oapi.api")
+AGGREGATES = ("lark_oapi", "lark_oapi.ws", "lark_oapi.api", "lark_oapi.channel", "lark_oapi.channel.auth")
 """Their `__init__` imports all that is beneath, as does that of each API."""
 
 

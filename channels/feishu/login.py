@@ -121,7 +121,8 @@ class FeishuLogin:
     async def _post(
         self, base: str, path: str, form: Mapping[str, str], headers: Mapping[str, str] | None = None
     ) -> Mapping[str, Any]:
-        return await self._ask("POST", base, path, data=dict(form), headers=dict(headers or {}))
+        answer = await self._ask("POST", base, path, data=dict(form), headers=dict(headers or {}))
+        return mapping(answer, "data") or answer  # some deployments wrap it
 
     async def _ask(self, method: str, base: str, path: str, **sent: Any) -> Mapping[str, Any]:
         if base not in self._clients:

@@ -103,7 +103,9 @@ class DatabaseLogins(Database):
     def claim(self, connection: Connection, login: Login, *, now: float, seconds: float) -> bool:
         """Claim the refresh of a login as it was read, for at most so many seconds; False if another one has it, or has
         changed the login."""
-        at: float = value(connection, _CLOCK) if is_shared(connection) else now
+        if not is_shared(connection):  # the one process knows what it does, and a claim of one that died blocks nobody
+            return run(connection, _CLAIM, **asdict(login), now=now, until=0.0).first() is not None
+        at: float = value(connection, _CLOCK)
         return run(connection, _CLAIM, **asdict(login), now=at, until=at + seconds).first() is not None
 
     @writes

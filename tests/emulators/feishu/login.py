@@ -75,7 +75,8 @@ class PeopleLogins:
     """Answers to give instead of the right ones: for what was asked, the status and the body."""
     before: Callable[[str], Any] = lambda asked: None
     after: Callable[[str], Any] = lambda asked: None
-    """Called before a request is looked at, and once it is done but not answered. May be asynchronous."""
+    """Called before a request is looked at, which is dropped if that is awaited as true, and once it is done but not
+    answered."""
     _passed: float = 0.0
     _ended: set[int] = field(default_factory=set)
 
@@ -134,7 +135,8 @@ class PeopleLogins:
         async def answering(request: Request) -> Response:
             name = asked or (await _fields(request)).get("grant_type", "").rpartition(":")[2]
             self.asked.append(name)
-            await _called(self.before, name)
+            if await _called(self.before, name):
+                return Response(status_code=503)
             given = next((it for it in self.answers if it[0] == name), None)
             if given is not None:
                 self.answers.remove(given)
@@ -259,6 +261,6 @@ async def _fields(request: Request) -> dict[str, str]:
     return dict(parse_qsl(raw.decode(), keep_blank_values=True))
 
 
-async def _called(hook: Callable[[str], Any], name: str) -> None:
-    if (waiting := hook(name)) is not None:
-        await waiting
+async def _called(hook: Callable[[str], Any], name: str) -> bool:
+    waiting = hook(name)
+    return bool(await waiting) if waiting is not None else False

@@ -19,7 +19,11 @@ async def test_refresh_is_made_once_by_two_replicas(tmp_path: Path, postgres_url
         logins = one.feishu.logins
         logins.pairs[-1].access_ends = 0
         held = asyncio.Event()
-        logins.before = lambda name: held.wait() if name == "refresh_token" else None
+
+        async def wait(name: str) -> bool:
+            return name == "refresh_token" and not await held.wait()
+
+        logins.before = wait
         one.anthropic.script = lambda request: says("done") if results(request) else calls(("act_as", {}))
         await one.say("here")
         await other.say("there", chat="oc_7e500000000000000000000000000000", chat_type="p2p")
