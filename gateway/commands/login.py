@@ -92,9 +92,10 @@ def _end(context: CommandContext, end: LoginEnd, *, name: str = "", link: str = 
 
 
 async def login_line(context: CommandContext) -> tuple[str, str]:
-    """Return the line of `/whoami`: who is logged in, and what the login allows; empty if nobody can log in there."""
+    """Return the line of `/whoami`: who is logged in, and what the login allows. Empty in a group, and where nobody logs
+    in."""
     label = context.say("Login", "登录")
-    if context.logins.channel_of(context.message) is None:
+    if context.logins.channel_of(context.message) is None or context.message.chat.kind != "direct":
         return label, ""
     found = await context.logins.of(context.message)
     if found is None:

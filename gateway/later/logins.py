@@ -6,7 +6,7 @@ before it is used. What begins a login and what follows from one is in `pending`
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from typing import Any
 
@@ -18,7 +18,7 @@ from channels.login import LoginFailed, LogsIn
 from channels.message import MessageContext
 from gateway.approvals.display import value
 from gateway.approvals.notices import Notice, Notices
-from gateway.later.pending import PendingLogins, WaitingTurn, login_error, sealed
+from gateway.later.pending import PendingLogins, WaitingTurn, login_error, sealed, stored_at_last
 from gateway.observe.logs import logged
 from gateway.state.runtime import Runtime
 from gateway.state.seal import Seal, Unsealable
@@ -35,8 +35,6 @@ EARLY_SECONDS = 60.0
 CLAIM_SPARE_SECONDS = 10.0
 """A claim ends this long after the request that it is for."""
 LOOK_SECONDS = 0.2
-KEEP_TRIES, KEEP_SECONDS = 30, 1.0
-"""Tries to store a pair whose predecessor is used up, and the seconds between two."""
 log = structlog.get_logger()
 
 
@@ -195,7 +193,7 @@ class Logins:
             await self._store.release(login)
             raise login_error(error) from error
         following = sealed(self._seal, login, tokens, now)
-        await _kept(lambda: self._store.refreshed(following))
+        await stored_at_last(lambda: self._store.refreshed(following))
 
     def _refreshed(self, key: tuple[str, str, str], task: asyncio.Task[None]) -> None:
         del self._refreshing[key]
@@ -234,16 +232,3 @@ def whose(call: Call, channel: LogsIn) -> str:
     if call.several:
         raise ToolError(NEEDS_PERSON, "this turn answers several people, so nobody's login may be used")
     return message.sender.id
-
-
-async def _kept(write: Callable[[], Awaitable[object]]) -> None:
-    """Store what the platform will not give again. Raises StoreUnavailable once the tries are used up."""
-    for left in reversed(range(KEEP_TRIES)):
-        try:
-            await write()
-            return
-        except StoreUnavailable as error:
-            log.error("login_not_stored", error=repr(error), tries_left=left)
-            if not left:
-                raise
-            await asyncio.sleep(KEEP_SECONDS)

@@ -7,7 +7,7 @@ waited for it, each once.
 
 import asyncio
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -26,6 +26,7 @@ from gateway.config.root import route
 from gateway.observe.logs import logged
 from gateway.state.runtime import Runtime
 from gateway.state.seal import Seal, Unsealable
+from gateway.store.errors import StoreUnavailable
 from gateway.store.inbound import LOGIN_CARD, LOGIN_END, Inbound, inbound_of
 from gateway.store.later import Later
 from gateway.store.logins import PENDING, Login, PendingChange
@@ -44,6 +45,8 @@ from tools.tool import ToolError
 LoginEnd: TypeAlias = LoginReason | Literal["done", "stranger", "cancelled", "replaced"]
 """`stranger`: another person logged in. `replaced`: another card follows."""
 INTERVAL_MORE_SECONDS, INTERVAL_SECONDS_MAX = 5.0, 60.0
+KEEP_TRIES, KEEP_SECONDS = 30, 1.0
+"""Tries to store what the platform gives once, and the seconds between two."""
 SEALED = "device"
 log = structlog.get_logger()
 
@@ -87,6 +90,7 @@ class CardEnd:
     link: str = ""
 
 
+Make: TypeAlias = Callable[[Later | None, PendingLogin | None], PendingChange | None]
 pending_json: TypeAdapter[PendingLogin] = TypeAdapter(PendingLogin)
 card_end_json: TypeAdapter[CardEnd] = TypeAdapter(CardEnd)
 
@@ -111,24 +115,17 @@ class PendingLogins:
         login that waited has just ended. Idempotent. Raises LoginFailed, DeliveryError, StoreUnavailable, OSError."""
         id_, now = row_id(context), self._runtime.now()
         card = f"command {command}" if waiting is None else f"turn {waiting.session} {waiting.turn}"
-        row = next(iter(await self._runtime.store.later.of_id(id_)), None)
-        waits = _read(row) if row is not None else None
-        fresh: PendingLogin | None = None
-        if waits is None or now >= waits.expires or not set(waits.scopes).issuperset(scopes):
-            wanted = dict.fromkeys((*scopes, *(() if scopes else channel.login_scopes), *sorted(_granted(login))))
-            begun = await channel.begin_login(tuple(wanted))
-            fresh = self._pending(begun, context, tuple(wanted), now)
+        known, fresh = _read(await self._row(id_)), None
+        if known is None or now >= known.expires or not set(known.scopes).issuperset(scopes):
+            begun, wanted = await _begun(channel, scopes or channel.login_scopes, login)
+            fresh = self._pending(begun, context, wanted, now)
 
-        def make(stored: Later | None) -> PendingChange | None:
-            before = _read(stored) if stored is not None else None
-            ended: list[Delivery] = []
-            pending = before
-            if fresh is not None and (before is None or before.run == (waits.run if waits else "")):
-                ended = self._ends(before, "replaced") if before else []
-                pending = replace(fresh, waiting=before.waiting if before else ())
-            if pending is None:
-                return None
-            return self._shown(id_, stored if pending is before else None, pending, card, waiting, ended)
+        def make(stored: Later | None, waits: PendingLogin | None) -> PendingChange | None:
+            if fresh is not None and (waits is None or waits.run == (known.run if known else "")):
+                ended = self._ends(waits, "replaced") if waits else []
+                pending = replace(fresh, waiting=waits.waiting if waits else ())
+                return self._shown(id_, None, pending, card, waiting, ended)
+            return self._shown(id_, stored, waits, card, waiting) if waits else None
 
         shown = await self._change(id_, make)
         self._wake()
@@ -136,50 +133,48 @@ class PendingLogins:
 
     async def cancel(self, context: MessageContext) -> None:
         """End the login that waits for the sender. Idempotent. Raises StoreUnavailable."""
-        if (row := next(iter(await self._runtime.store.later.of_id(row_id(context))), None)) and (waits := _read(row)):
-            await self._settle(row, waits, "cancelled")
+        if waits := _read(await self._row(row_id(context))):
+            await self._settle(row_id(context), waits, "cancelled")
 
     async def get(self, id_: str, run: str) -> PendingLogin | None:
         """Return the login if it still waits. Raises StoreUnavailable."""
-        row = next(iter(await self._runtime.store.later.of_id(id_)), None)
-        pending = _read(row) if row is not None else None
-        return pending if pending is not None and pending.run == run else None
+        waits = _read(await self._row(id_))
+        return waits if waits is not None and waits.run == run else None
 
     async def poll(self, row: Later) -> None:
         """Ask the platform once whether the login is finished, and do what follows. Raises nothing."""
         with logged("login_not_polled"):
             if (pending := _read(row)) is not None:
-                await self._poll(row, pending)
+                await self._poll(row.id, pending)
 
-    async def _poll(self, row: Later, pending: PendingLogin) -> None:
+    async def _poll(self, id_: str, pending: PendingLogin) -> None:
         end: LoginEnd | None = "expired" if self._runtime.now() >= pending.expires else None
-        link = ""
+        login, link = None, ""
         try:
-            login = await self._finished(row, pending)
+            login = await self._finished(id_, pending)
             end = "done" if login else "stranger"
         except DeliveryError as error:
-            login = None
             log.info("login_poll_failed", error=type(error).__name__)
         except LoginFailed as error:
-            login, link = None, error.link
+            link = error.link
             if error.reason == "slow_down":
-                await self._slowed(row, pending)
-            elif error.reason == "lost" and not pending.again and await self._began_again(row, pending):
+                await self._slowed(id_, pending)
+            elif error.reason == "lost" and not pending.again and await self._began_again(id_, pending):
                 return
             elif error.reason not in ("pending", "busy"):
                 end = error.reason
         if end is not None:
-            await self._settle(row, pending, end, login=login, link=link)
+            await stored_at_last(lambda: self._settle(id_, pending, end, login=login, link=link))
             log.info("login_waits_no_more", account=pending.context.account, end=end)
 
-    async def _finished(self, row: Later, pending: PendingLogin) -> Login | None:
+    async def _finished(self, id_: str, pending: PendingLogin) -> Login | None:
         """Return the login that the person has finished; None if another person has. Raises LoginFailed, DeliveryError."""
         context, at = pending.context, self._runtime.now()
         channel = self._runtime.setup.channel(context)
         if channel is None or not can(channel, LogsIn):
             raise Unreachable("the account is not configured now")
         try:
-            code = self._seal.unseal(pending.device_code, row.id, SEALED)
+            code = self._seal.unseal(pending.device_code, id_, SEALED)
         except Unsealable:
             raise LoginFailed("lost") from None
         tokens = await channel.poll_login(code)
@@ -189,17 +184,18 @@ class PendingLogins:
         login = Login(channel=context.channel, account=context.account, person=owner.id, name=owner.name, since=at)
         return sealed(self._seal, login, tokens, at)
 
-    async def _slowed(self, row: Later, pending: PendingLogin) -> None:
+    async def _slowed(self, id_: str, pending: PendingLogin) -> None:
         seconds = min(pending.interval_seconds + INTERVAL_MORE_SECONDS, INTERVAL_SECONDS_MAX)
 
-        def make(stored: Later | None) -> PendingChange | None:
-            if stored is None or (now_waits := _read(stored)) is None or now_waits.run != pending.run:
+        def make(stored: Later | None, waits: PendingLogin | None) -> PendingChange | None:
+            if stored is None or waits is None:
                 return None
-            return PendingChange(row=_kept(replace(stored, due=self._runtime.now() + seconds), now_waits, seconds))
+            due = self._runtime.now() + seconds
+            return PendingChange(row=_with(replace(stored, due=due), replace(waits, interval_seconds=seconds)))
 
-        await self._change(row.id, make)
+        await self._change(id_, make, run=pending.run)
 
-    async def _began_again(self, row: Later, pending: PendingLogin) -> bool:
+    async def _began_again(self, id_: str, pending: PendingLogin) -> bool:
         """Begin again for a code that is of no use any more: a crash has lost the tokens, or the key is another."""
         channel = self._runtime.setup.channel(pending.context)
         if channel is None or not can(channel, LogsIn):
@@ -211,37 +207,43 @@ class PendingLogins:
         log.warning("login_begun_again", account=channel.account)
         fresh = replace(self._pending(begun, pending.context, pending.scopes, self._runtime.now()), again=True)
 
-        def make(stored: Later | None) -> PendingChange | None:
-            if stored is None or (before := _read(stored)) is None or before.run != pending.run:
+        def make(stored: Later | None, waits: PendingLogin | None) -> PendingChange | None:
+            if waits is None:
                 return None
-            ended = self._ends(before, "replaced")
-            return self._shown(row.id, None, replace(fresh, waiting=before.waiting), "again", None, ended)
+            ended = self._ends(waits, "replaced")
+            return self._shown(id_, None, replace(fresh, waiting=waits.waiting), "again", None, ended)
 
-        await self._change(row.id, make)
+        await self._change(id_, make, run=pending.run)
         return True
 
     async def _settle(
-        self, row: Later, pending: PendingLogin, end: LoginEnd, *, login: Login | None = None, link: str = ""
+        self, id_: str, pending: PendingLogin, end: LoginEnd, *, login: Login | None = None, link: str = ""
     ) -> None:
         """End the wait: store the login, finish the cards, and continue the turns that wait. Once for each run."""
-        continued: dict[tuple[str, int], bool] = {}
-        current = next(iter(await self._runtime.store.later.of_id(row.id)), None)
-        for it in (_read(current) or pending).waiting if current is not None and login is not None else ():
-            continued[it.session, it.turn] = await self._continues(it)
+        waiting = (_read(await self._row(id_)) or pending).waiting if login else ()
+        dropped = [it for it in waiting if not await self._continues(it)]
 
-        def make(stored: Later | None) -> PendingChange | None:
-            if stored is None or (now_waits := _read(stored)) is None or now_waits.run != pending.run:
+        def make(stored: Later | None, waits: PendingLogin | None) -> PendingChange | None:
+            if stored is None or waits is None:
                 return None
-            ended = self._ends(now_waits, end, login.name if login else "", link)
-            going = [it for it in now_waits.waiting if continued.get((it.session, it.turn), login is not None)]
-            turns = [self._continuation(now_waits, it) for it in going] if login is not None else []
-            done = replace(stored, due=None, state="done" if login else "cancelled", body="{}")
-            return PendingChange(row=done, deliveries=[*ended, *turns], login=login)
+            ended = self._ends(waits, end, login.name if login else "", link)
+            turns = [self._continuation(waits, it) for it in waits.waiting if it not in dropped] if login else []
+            row = replace(stored, due=None, state="done" if login else "cancelled", body="{}")
+            return PendingChange(row=row, deliveries=[*ended, *turns], login=login)
 
-        await self._change(row.id, make)
+        await self._change(id_, make, run=pending.run)
 
-    async def _change(self, id_: str, make: Callable[[Later | None], PendingChange | None]) -> bool:
-        change = await self._store.change(id_, make)
+    async def _row(self, id_: str) -> Later | None:
+        return next(iter(await self._runtime.store.later.of_id(id_)), None)
+
+    async def _change(self, id_: str, make: Make, *, run: str = "") -> bool:
+        """Change the row as `make` says of it and of the login that waits there; only that of the `run`, if given."""
+
+        def checked(stored: Later | None) -> PendingChange | None:
+            waits = _read(stored)
+            return None if run and (waits is None or waits.run != run) else make(stored, waits)
+
+        change = await self._store.change(id_, checked)
         for delivery in change.deliveries if change else ():
             self._runtime.expect(delivery.sid)
         return change is not None
@@ -281,13 +283,11 @@ class PendingLogins:
         pending: PendingLogin,
         card: str,
         waiting: WaitingTurn | None,
-        ended: Sequence[Delivery],
+        ended: Sequence[Delivery] = (),
     ) -> PendingChange:
         """Keep the login with a card, in a row of its own unless it is `stored`, and with the turn that waits."""
         name = f"gateway:login:{pending.run}:{sha256(card.encode()).hexdigest()[:16]}"
-        shows = (
-            [] if name in pending.cards else [self._internal(pending, LOGIN_CARD, f"{id_} {pending.run} {name}", name)]
-        )
+        shows = [self._internal(pending, LOGIN_CARD, f"{id_} {pending.run} {name}", name)]
         turns = {it.session: it for it in (*pending.waiting, *((waiting,) if waiting else ()))}  # the newest of each
         pending = replace(pending, cards=tuple(dict.fromkeys((*pending.cards, name))), waiting=tuple(turns.values()))
         now = self._runtime.now()
@@ -301,7 +301,7 @@ class PendingLogins:
             body="",
             since=now,
         )
-        return PendingChange(row=_kept(row, pending, pending.interval_seconds), deliveries=[*ended, *shows])
+        return PendingChange(row=_with(row, pending), deliveries=[*ended, *shows])
 
     def _ends(self, pending: PendingLogin, end: LoginEnd, name: str = "", link: str = "") -> list[Delivery]:
         texts = [
@@ -382,13 +382,34 @@ async def _owner(channel: LogsIn, tokens: Tokens) -> TokenOwner:
     raise LoginFailed("lost")
 
 
-def _granted(login: Login | None) -> frozenset[str]:
-    return login.granted if login is not None else frozenset()
+async def _begun(channel: LogsIn, scopes: Sequence[str], login: Login | None) -> tuple[DeviceLogin, tuple[str, ...]]:
+    """Begin a login for these scopes and those that are granted, unless the app has lost one of the latter."""
+    granted = sorted(login.granted) if login is not None else ()
+    try:
+        wanted = tuple(dict.fromkeys((*scopes, *granted)))
+        return await channel.begin_login(wanted), wanted
+    except LoginFailed as error:
+        if error.reason != "app_lacks" or not granted:
+            raise
+        return await channel.begin_login(scopes), tuple(scopes)
 
 
-def _read(row: Later) -> PendingLogin | None:
+async def stored_at_last(write: Callable[[], Awaitable[object]]) -> None:
+    """Store what the platform will not give again. Raises StoreUnavailable once the tries are used up."""
+    for left in reversed(range(KEEP_TRIES)):
+        try:
+            await write()
+            return
+        except StoreUnavailable as error:
+            log.error("login_not_stored", error=repr(error), tries_left=left)
+            if not left:
+                raise
+            await asyncio.sleep(KEEP_SECONDS)
+
+
+def _read(row: Later | None) -> PendingLogin | None:
     """Return the login of a row that still waits."""
-    if row.kind != PENDING or row.state != "active":
+    if row is None or row.kind != PENDING or row.state != "active":
         return None
     try:
         return pending_json.validate_json(row.body)
@@ -397,14 +418,14 @@ def _read(row: Later) -> PendingLogin | None:
         return None
 
 
-def _kept(row: Later, pending: PendingLogin, seconds: float) -> Later:
-    return replace(row, body=pending_json.dump_json(replace(pending, interval_seconds=seconds)).decode())
+def _with(row: Later, pending: PendingLogin) -> Later:
+    return replace(row, body=pending_json.dump_json(pending).decode())
 
 
-def interval_seconds(row: Later) -> float:
-    """Return the time until the next poll of a row."""
+def next_poll(row: Later, now: float) -> float | None:
+    """Return the time of the next poll of a row; None if it cannot be read."""
     pending = _read(row)
-    return pending.interval_seconds if pending is not None else INTERVAL_SECONDS_MAX
+    return now + pending.interval_seconds if pending is not None else None
 
 
 def minutes_left(pending: PendingLogin, now: float) -> int:

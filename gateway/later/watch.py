@@ -23,7 +23,7 @@ from gateway.approvals.notices import Notice, direct_with
 from gateway.config.channels import place_in
 from gateway.later import ends
 from gateway.later.logins import Logins
-from gateway.later.pending import interval_seconds
+from gateway.later.pending import next_poll
 from gateway.later.schedule import (
     UNREADABLE,
     Schedule,
@@ -180,7 +180,8 @@ class DueWatch:
         if row.kind == ends.KIND:
             return await self._command_step(row, now)
         if row.kind == PENDING:
-            return Step(later=row, next=now + interval_seconds(row), state="active")
+            again = next_poll(row, now)
+            return Step(later=row, next=again, state="active" if again else "cancelled")
         try:
             schedule = schedule_of(row)
             timing = schedule.timing(self._runtime.setup.config.server.zone)

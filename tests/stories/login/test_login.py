@@ -8,7 +8,9 @@ from tests.acting import folder
 from tests.emulators.models.script import calls, says
 from tests.running import ALICE, ALICE_CHAT, BOB, BOB_CHAT, FEISHU, GROUP, Running, feishu_emulator, running
 from tests.stories.at_work import results
+from tests.stories.later.test_identity import MESSAGE
 from tests.waiting import until
+from tools.tool import Call
 
 AGENTS = """
 agents:
@@ -17,6 +19,7 @@ agents:
       model: anthropic/claude-sonnet-4-6
       tools: { allow: [act_as, schedule, task] }
 """
+SESSION = f"agent:helper:feishu:default:{ALICE_CHAT}"
 ANYTIME = f"{FEISHU}    timestampWindowSeconds: null\n"
 IN_GROUP: dict[str, Any] = {"chat": GROUP, "chat_type": "group", "mention_bot": True}
 WANTS: list[Any] = [calls(("act_as", {})), says("I will do it once you are logged in.")]
@@ -58,8 +61,8 @@ async def settled(house: Running, mark: str) -> None:
     await house.idle()
 
 
-async def test_login_from_nothing_to_the_continued_turn(tmp_path: Path) -> None:
-    async with acting(tmp_path) as house:
+async def test_login_from_nothing_to_the_continued_turn(tmp_path: Path, database_url: str) -> None:
+    async with acting(tmp_path, more=f'database: {{ url: "{database_url}" }}') as house:
         code = await asked(house)
         (card,) = cards(house)
         assert code in card.shown
@@ -147,6 +150,45 @@ async def test_login_in_a_group_is_shown_in_the_direct_chat(tmp_path: Path) -> N
         assert any(code in it for it in house.feishu.shown(direct))
         house.feishu.logins.approve(code, ALICE)
         await until(lambda: "done" in house.feishu.shown(GROUP))
+
+
+async def test_login_asks_for_what_the_app_still_may(tmp_path: Path) -> None:
+    """A scope that was granted once, and that the app has lost since, keeps nobody out."""
+    async with acting(tmp_path) as house:
+        house.feishu.logins.approve(await asked(house), ALICE)
+        await settled(house, "✓ logged in as Alice")
+        house.feishu.logins.scopes.discard("docx:document:readonly")
+        house.anthropic.script = [calls(("act_as", {"scopes": ["task:task:read"]})), says("once you are logged in")]
+        await house.say("more")
+        await until(lambda: len(house.feishu.logins.devices) == 2)
+        assert house.feishu.logins.devices[-1].scopes == ("task:task:read", "offline_access")
+
+
+async def test_scope_that_the_app_lacks_is_told_to_owners_once(tmp_path: Path) -> None:
+    owners = f'owners: ["feishu:{BOB}"]'
+    async with acting(tmp_path, more=owners) as house:
+        house.feishu.logins.scopes.discard("docx:document:readonly")
+        for number in (1, 2):
+            house.anthropic.script = [calls(("act_as", {})), says("I may not.")]
+            await house.say("do it")
+            await until(lambda: texts(house).count("I may not.") == number)  # noqa: B023
+        await house.idle()
+        (notice,) = house.feishu.shown(house.feishu.direct[BOB])
+        assert "lacks the permission `docx:document:readonly`" in notice
+        assert "/auth?q=docx:document:readonly&op_from=openapi&token_type=user" in notice
+        assert "APP_LACKS_SCOPE" in results(house.anthropic.requests[-1].body)[-1]
+        assert house.feishu.logins.devices == []
+
+
+async def test_scope_that_the_platform_misses_is_asked_for(tmp_path: Path) -> None:
+    async with acting(tmp_path) as house:
+        house.feishu.logins.approve(await asked(house), ALICE)
+        await settled(house, "✓ logged in as Alice")
+        call = Call(id="c", key="k", message=MESSAGE, session=SESSION)
+        error = await house.gateway.logins.missing(call, "default", ["wiki:node:read"])
+        assert error.code == "NEEDS_LOGIN"
+        assert "wiki:node:read" in house.feishu.logins.devices[-1].scopes
+        await until(lambda: len(cards(house)) == 2)
 
 
 async def test_scopes_add_up_over_logins(tmp_path: Path) -> None:

@@ -133,7 +133,7 @@ async def test_login_serves_no_config_schedule_program_or_crowd(tmp_path: Path) 
         assert cards(house) == []
 
 
-@pytest.mark.parametrize("ends", ["recall", "/stop"])
+@pytest.mark.parametrize("ends", ["recall", "/stop", "/new"])
 async def test_turn_that_was_stopped_does_not_continue_after_the_login(tmp_path: Path, ends: str) -> None:
     async with acting(tmp_path) as house:
         house.anthropic.script = [calls(("act_as", {})), says("once you are logged in"), says("too much")]
