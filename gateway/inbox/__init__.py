@@ -1,1 +1,1 @@
-"""Messages on their way in: access, routing and acceptance."""
+"""Inbound messages: access, routing and acceptance."""

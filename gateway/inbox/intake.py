@@ -1,4 +1,4 @@
-"""A verified message on its way to a row in the inbox: who may speak, which agent answers, which chat it belongs to."""
+"""Turn a verified message into a row of the inbox: check access, pick the agent, and compute the session."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Sequence
@@ -58,11 +58,11 @@ log = structlog.get_logger()
 
 
 EVENT_BYTES_MAX = 65_536
-"""The longest event that is kept to look at."""
+"""The largest event that is stored for inspection."""
 
 EDITED_SECONDS_MAX = 172_800.0
-"""The age of a message whose edit may begin a turn: Telegram lets people edit for two days. Finished messages are known
-longer than that; an older one may have been answered and forgotten."""
+"""The maximum age of a message whose edit may start a turn: Telegram allows edits for two days. Finished messages
+are remembered longer than that; an older one may have been answered and forgotten."""
 
 
 class Intake:
@@ -73,10 +73,11 @@ class Intake:
         self._gatekeeper = Gatekeeper(runtime, approvals, self._store)
 
     async def receive(self, channel: Channel, receipt: Receipt) -> str:
-        """Stores or refuses a channel's receipt. Returns `answered`, `accepted`, `duplicate`, `overflow`, or `ignored: …`
+        """Store or reject a channel's receipt. Return `answered`, `accepted`, `duplicate`, `overflow`, or `ignored: …`
         with the access rule or the channel's reason.
 
-        Raises StoreUnavailable; then the platform must deliver it again. Raises Rejected if the channel cannot keep it.
+        Raises StoreUnavailable, in which case the platform must redeliver. Raises Rejected if the channel cannot store
+        it.
         """
         if isinstance(receipt, AnsweredAtOnce):
             return "answered"
@@ -106,7 +107,7 @@ class Intake:
         return outcome
 
     async def _join(self, channel: Channel, receipt: Membership) -> str:
-        """Has the owners told of a group that the bot was added to, and the bot introduce itself there, once."""
+        """Notify the owners of a group that the bot was added to, and introduce the bot there, once."""
         context, listens = receipt.context, self._listens(channel, receipt.context.chat.id)
         facts = {"channel": channel.name, "account": channel.account, "chat": context.chat.id, "by": context.sender.id}
         log.info("bot_added" if receipt.joined else "bot_removed", listens=listens, **facts)
@@ -123,7 +124,7 @@ class Intake:
         return group_refusal(channel.access, chat, switch) is None
 
     async def _recall(self, channel: Channel, receipt: Recalled) -> str:
-        """Recalls a message: it is answered no more, whether it waits or its turn runs."""
+        """Recall a message: it is no longer answered, whether it is waiting or its turn is running."""
         runtime, scope = self._runtime, f"{channel.name}:{channel.account}:"
         recall = await runtime.store.changes.recall(
             scope + receipt.dedupe, scope + receipt.chat, receipt.message_id, runtime.now()
@@ -153,8 +154,8 @@ class Intake:
         return "ignored: not our answer"
 
     async def _vote(self, channel: Channel, receipt: Voted) -> str:
-        """Give a vote in an agent's poll to the poll's conversation, as a press of its button, if the voter may use that
-        agent there. No one is notified of any other vote."""
+        """Deliver a vote in an agent's poll to the poll's conversation, like a press of its button, if the voter may
+        use that agent there. Other votes are ignored silently."""
         if found := await voted(self._runtime.store, receipt):
             sid, inbound = found
             if self._may_answer(inbound, sid):
@@ -164,8 +165,8 @@ class Intake:
         return "ignored: not our poll"
 
     async def _joins_vote(self, context: MessageContext, sid: str) -> bool:
-        """Keep a group's vote for the turn of another person's vote, if that still waits: so many votes at once begin few
-        turns. Return False if the vote begins a turn itself."""
+        """Add a group's vote to the waiting turn of another user's vote, so that many simultaneous votes start few
+        turns. Return False if the vote starts a turn itself."""
         chatter = self._runtime.store.chatter
         if context.chat.kind != "group":
             return False
@@ -181,8 +182,8 @@ class Intake:
         return True
 
     async def _edit(self, channel: Channel, receipt: Edited) -> str:
-        """Changes a waiting message; the turn that is answering it is followed by a word on the change. In a group a message
-        that was not said to the bot, and whose edit mentions it, is answered like a new one."""
+        """Update a waiting message. If its turn is running, queue a message about the change. In a group, an edit
+        that adds a mention of the bot is answered like a new message."""
         arrived, scope = receipt.arrived, f"{channel.name}:{channel.account}:"
         context, (change, name) = arrived.context, arrived.dedupe
         changed = await self._runtime.store.changes.edit(scope + name, context.sender.id, context.text)
@@ -229,7 +230,8 @@ class Intake:
         return outcome
 
     async def _parse(self, channel: Channel, receipt: Arrived, replays: int) -> Inbound | None:
-        """Read the place, the agent and the command of a message. None for a menu's entry that names no command."""
+        """Parse the session's chat, the agent and the command of a message. Return None for a menu entry that names
+        no command."""
         context, named, runtime = receipt.context, receipt.agent or "", self._runtime
         if context.press is not None and not context.press.label:
             context, named = await self._pressed(channel, context, context.press, named)
@@ -246,7 +248,8 @@ class Intake:
         return Inbound(agent=agent, context=context, command=command, arguments=arguments, replays=replays)
 
     def _event(self, receipt: Arrived) -> str:
-        """The event as it is kept; empty if layers are not, or if it cannot be written: no message is lost for it."""
+        """Return the event as stored; empty if layers are not kept or it cannot be serialised. A message is never
+        lost because of it."""
         if receipt.event is None or not self._runtime.setup.config.console.keep_days:
             return ""
         with suppress(TypeError):
@@ -259,8 +262,9 @@ class Intake:
     async def _pressed(
         self, channel: Channel, context: MessageContext, press: Press, named: str
     ) -> tuple[MessageContext, str]:
-        """Make the press of an agent's button a message to the button's conversation, if the sender may use that agent
-        there, and in the sender's own words on our page. Any other press is a command, in its message's chat."""
+        """Turn the press of an agent's button into a message to the button's conversation, if the sender may use
+        that agent there; on our own page it becomes the user's message. Any other press is a command in its
+        message's chat."""
         if found := await pressed(self._runtime.store, context, press):
             sid, inbound = found
             if self._may_answer(inbound, sid):
@@ -269,13 +273,14 @@ class Intake:
         return context if press.placed else await self._placed(context, press), named
 
     def _may_answer(self, inbound: Inbound, sid: str) -> bool:
-        """True if the sender of a press or a vote may use the agent, and it belongs to the agent's conversation there."""
+        """Return whether the sender of a press or vote may use the agent, and whether it belongs to the agent's
+        conversation there."""
         may = self._runtime.is_open(inbound.agent, inbound.context)
         return may and self._session(inbound.agent, inbound.context) == sid
 
     async def accept(self, context: MessageContext, agent: str, name: str, caller: Caller) -> Acceptance:
-        """Accept a program's message for an agent, without the channel's rules; it is never a command. `name` is its dedupe
-        key within the channel account. Raises StoreUnavailable."""
+        """Accept an API client's message for an agent, without the channel's access rules; it is never a command.
+        `name` is its dedupe key within the channel account. Raises StoreUnavailable."""
         return await self._store(Inbound(agent=agent, context=context, asked=caller), (name,))
 
     async def _store(self, inbound: Inbound, dedupe: Sequence[str], sid: str = "") -> Acceptance:
@@ -298,7 +303,7 @@ class Intake:
         return acceptance
 
     async def _placed(self, context: MessageContext, press: Press) -> MessageContext:
-        """Places a press in its message's chat, if that is known; else it stays a group's."""
+        """Locate a press in the chat of its message, if that is known; otherwise treat it as in a group."""
         for found in await self._runtime.store.sent_parts(ext_id=press.message_id):
             sent = payload_json.validate_json(found.payload)
             if (sent.channel, sent.account) == (context.channel, context.account):
@@ -319,7 +324,7 @@ class Intake:
 
 
 def _forget_files(base: Path, recall: Recall, message: str) -> None:
-    """Delete the files of a recalled message, also where others quoted it. Blocking."""
+    """Delete the files of a recalled message, including where other messages quoted it. Blocking."""
     with logged("uploads_not_deleted"):
         for sid in recall.sids:
             forget_message(base, sid, tag(message))
@@ -333,12 +338,12 @@ def _is_of(turns: Collection[int], approval: Approval) -> bool:
 
 CLAIM, LISTENING = "claim", ("listen", "unlisten")
 Keep: TypeAlias = Callable[[Inbound, Sequence[str]], Awaitable[Acceptance]]
-"""Stores one of the gateway's own messages under the names of the message that it answers."""
+"""Store a message of the gateway itself under the dedupe keys of the message that it answers."""
 
 
 class Gatekeeper:
-    """Says why a message starts no turn, before anything of it is stored. A stranger gets a code, and one more line while
-    they wait; owners may claim and switch a group on where others get nothing."""
+    """Decide why a message starts no turn, before any of it is stored. An unknown sender gets a code and one
+    reminder while waiting. Owners may claim the bot and switch a group on where other senders get no reaction."""
 
     def __init__(self, runtime: Runtime, approvals: Approvals, keep: Keep) -> None:
         self._runtime = runtime
@@ -346,7 +351,8 @@ class Gatekeeper:
         self._keep = keep
 
     async def refusal(self, channel: Channel, inbound: Inbound, dedupe: Sequence[str]) -> str | None:
-        """Says why the message starts no turn. The database is asked only if pairing decides, or about a claimed owner."""
+        """Return why the message starts no turn; None if it does. The database is queried only for pairing and
+        claimed owners."""
         context, command, owners = inbound.context, inbound.command, self._runtime.setup.owners
         await owners.claimed.verify(context)
         owns = is_owner(owners, context)
@@ -361,12 +367,12 @@ class Gatekeeper:
         return await self._of_stranger(inbound, dedupe) if reason == NOT_PAIRED else reason
 
     async def _may_claim(self) -> bool:
-        """True while nobody owns the bot, or an owner waits for another account of theirs."""
+        """Return whether the bot has no owner yet, or an owner has an open code for another account."""
         runtime = self._runtime
         return not runtime.setup.owners.is_owned or await runtime.store.owners.is_inviting(runtime.now())
 
     async def _of_owner(self, inbound: Inbound, dedupe: Sequence[str], reason: str) -> str | None:
-        """Lets the commands that switch listening on pass, in a group without it; a mention there gets a line."""
+        """Let owners' listening commands pass in a group that is off; reply to a mention there with one line."""
         if inbound.command in LISTENING and reason in (GROUP_NOT_ALLOWED, GROUP_DISABLED, NOT_MENTIONED):
             return None
         context = inbound.context
@@ -377,8 +383,8 @@ class Gatekeeper:
         return reason
 
     async def _of_stranger(self, inbound: Inbound, dedupe: Sequence[str]) -> str | None:
-        """Give a code to a stranger who has had none lately, and one more line to one who waits. Their language is stored,
-        never their text."""
+        """Give a code to an unknown sender without a recent one, and one reminder to one who waits. Their language
+        is stored, never their text."""
         context, runtime = inbound.context, self._runtime
         place = context.channel, context.account, context.sender.id
         state = await runtime.store.contact_state(*place, runtime.now())
@@ -388,7 +394,7 @@ class Gatekeeper:
             spoken = await runtime.languages.found(context, runtime.setup.config.language)
             request = pairing.request(spoken, inbound.agent, again=state == "waiting")
             acceptance = await self._keep(request, dedupe)
-            # At once: a crowd finds the places taken even while no lane is free.
+            # Register now: pending requests are capped, also while no lane is free.
             if acceptance.turn is not None and state == "new":
                 await pairing.register(runtime, acceptance.turn, request)
             elif acceptance.turn is not None:

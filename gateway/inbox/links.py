@@ -1,5 +1,5 @@
-"""The work for a channel while it is configured: learn the bot's identity, and keep its own connection, if it has one. A
-failure is logged and retried; the other channels continue."""
+"""Serve each configured channel: learn the bot's identity, and keep the channel's own connection open if it has one.
+A failure is logged and retried; other channels are not affected."""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable
@@ -19,7 +19,7 @@ from gateway.store.errors import StoreUnavailable
 from gateway.store.inbound import inbound_of
 
 MARKS_SECONDS, MARKS_MAX = 900.0, 20
-"""The age and number of messages that a start looks at for marks to remove."""
+"""The age and number of messages that are checked for leftover marks at startup."""
 IDENTITY_RETRY_SECONDS = 15.0
 IDENTITY_TIMEOUT_SECONDS = 10.0
 RECONNECT_SECONDS = 5.0
@@ -34,10 +34,10 @@ class ChannelLinks:
         self._intake = intake
         self._spawn = spawn
         self._begun: dict[Channel, tuple[Any, list[asyncio.Task[None]]]] = {}
-        """The facts that each channel began with, and its tasks."""
+        """The settings that each channel was started with, and its tasks."""
 
     async def begin(self, setup: Setup) -> None:
-        """Starts the channels that are not started. A connection begins again if its facts have changed."""
+        """Start the channels that are not running. Restart a connection whose settings have changed."""
         public_url, entries = setup.config.server.public_url, menu(setup)
         for account in configured(setup.config.channels):
             channel = setup.channels[account.kind.name, account.name]
@@ -58,7 +58,7 @@ class ChannelLinks:
         await asyncio.gather(*leaving, return_exceptions=True)
 
     async def unmark(self) -> None:
-        """Removes the marks left by a process that died between an answer and the end of its turn."""
+        """Remove the marks left by a process that died between an answer and the end of its turn."""
         with suppress(StoreUnavailable):
             for body in await self._runtime.store.lately_done(self._runtime.now() - MARKS_SECONDS, MARKS_MAX):
                 context = inbound_of(body).context
@@ -96,7 +96,8 @@ class ChannelLinks:
         return tuple(person for platform, _, person in named if platform == channel.name)
 
     async def _deliver(self, channel: Channel, receipt: Receipt) -> None:
-        """Store what a channel has fetched. Raises NotStored: then it is fetched again, however often."""
+        """Store what a channel has fetched. Raises NotStored, after which the channel fetches it again, without
+        limit."""
         try:
             outcome = await self._intake.receive(channel, receipt)
         except StoreUnavailable as error:

@@ -1,1 +1,1 @@
-"""Turns without a message: schedules, and the watch that begins what is due."""
+"""Turns without an inbound message: schedules, and the watch that starts what is due."""

@@ -1,8 +1,9 @@
-"""The ends of background commands: `tools.process.EndReports` over the table of what is due.
+"""The ends of background commands: `tools.process.EndReports` on the table of due rows.
 
-A command whose end is to be reported has a row, kept before it starts. The row is due at the command's end, and every
-few seconds before: the gateway that runs it may be gone, and the command with it. The worker that takes the row reads
-the record and puts the report into the inbox of the conversation, in the same commit: once, whichever replica is first.
+A command whose end is to be reported has a row, stored before it starts. The row is due at the command's end and is
+polled every few seconds before, because the gateway that runs the command may have died with it. The worker that takes
+the row reads the record and puts the report into the conversation's inbox, in the same commit: exactly once, on any
+replica.
 """
 
 import asyncio
@@ -33,17 +34,17 @@ from tools.workspace import folder_of, processes_of
 
 KIND: Final = "process"
 LOOK_SECONDS = 15.0
-"""Seconds after which a command's record is looked at again, in case its gateway is gone."""
+"""Polling interval in seconds for a command's record, in case its gateway died."""
 OUTPUT_CHARS_MAX = 8_000
-"""Characters of what a command wrote that the conversation gets; `log` shows the rest."""
+"""Characters of a command's output that the conversation gets; `log` shows the rest."""
 
 log = structlog.get_logger()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Expected:
-    """A command whose end is to be reported: its record, and the message to reply to. `turn` is the one that started it;
-    `stopped_by` the message that ended it without a report, 0 for none."""
+    """A command whose end is to be reported: its record and the message to reply to. `turn` started it; `stopped_by`
+    is the message that ended it without a report, 0 for none."""
 
     session: str
     turn: int
@@ -57,7 +58,7 @@ expected_json: TypeAdapter[Expected] = TypeAdapter(Expected)
 
 
 class CommandEnds:
-    """The ends of the commands of all conversations. `serve` gives it the gateway that it works in."""
+    """The ends of the commands of all conversations. `serve` binds it to a gateway."""
 
     def serve(self, runtime: Runtime, wake: Callable[[], None]) -> None:
         self._runtime, self._wake, self._store = runtime, wake, runtime.store.later
@@ -94,7 +95,7 @@ class CommandEnds:
         return partial(self._ended, id_)
 
     async def _ended(self, id_: str) -> None:
-        """Has the row looked at now; if the database is away, the next look finds it."""
+        """Make the row due now. If the database is unavailable, the next poll finds it."""
         try:
             await self._store.hasten(id_, self._runtime.now())
             self._wake()
@@ -102,8 +103,8 @@ class CommandEnds:
             log.warning("command_end_waits", id=id_, error=repr(error))
 
     async def halt(self, session: str, *, by: int) -> Sequence[BackgroundCommand]:
-        """Ends the commands that a conversation started before the message `by` and whose end would be reported, without a
-        report; returns those that it ended, also when it runs again. Raises StoreUnavailable."""
+        """End the commands that a conversation started before message `by` and whose end would be reported; no
+        report is sent. Return the commands that it ended. Idempotent per `by`. Raises StoreUnavailable."""
         processes, uploads = self._runtime.setup.processes, Path(self._runtime.setup.config.tools.files.uploads_dir)
         records = await asyncio.to_thread(processes.records, processes_of(folder_of(uploads, session)))
         rows = {it.id: it for it in await self._store.those([_row_id(session, it) for it in records])}
@@ -121,7 +122,7 @@ class CommandEnds:
         return ended
 
     async def step(self, row: Later, expected: Expected, now: float) -> Step:
-        """The step that is due for a row of this kind: another look, or the report."""
+        """Return the step that is due for a row of this kind: another poll, or the report."""
         record = await asyncio.to_thread(read_record, Path(expected.folder), expected.id)
         if record is None:  # erased, or it never started
             return Step(later=row, next=None, state="cancelled")
@@ -132,7 +133,7 @@ class CommandEnds:
 
 
 def _report(row: Later, expected: Expected, record: BackgroundCommand, now: float) -> Delivery:
-    """The message that reports the end. Blocking: a terminal's output is drawn."""
+    """Build the message that reports the end. Blocking: it renders terminal output."""
     before = expected.context.origin
     origin = Origin(
         kind=KIND,

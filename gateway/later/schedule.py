@@ -1,4 +1,5 @@
-"""A schedule: what is to be said or done at its times, where and for whom; the content of its row in the table."""
+"""A schedule: what to say or do, when, where and for whom. It is stored as the body of a row in the table of due
+rows."""
 
 import secrets
 from collections.abc import Callable, Iterator, Sequence
@@ -22,15 +23,16 @@ from tools.tool import Call, ToolError, repeats, schedule_source
 
 KIND = "schedule"
 UNREADABLE = (ValueError, KeyError, OSError, OverflowError)
-"""The errors of a row that a newer version wrote, or whose zone is not known here."""
+"""The errors of a row that a newer version wrote, or whose time zone is unknown here."""
 ID_CHARS = 5
 NOT_READABLE = "this version of the gateway cannot read it"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Schedule:
-    """`say` is sent as it is; else the agent does `task`. `context` is that of the person who asked for it, in the chat
-    where they did; for the operator `to` names the place. Without `timezone` the server's holds."""
+    """A schedule. `say` is sent verbatim; otherwise the agent does `task`. `context` is that of the user who created
+    it, in the chat where they did; for the operator's schedules `to` names the chat. Without `timezone`, the
+    server's zone applies."""
 
     agent: str
     at: str
@@ -48,7 +50,7 @@ class Schedule:
 
     @property
     def shown(self) -> str:
-        """Its title or its text, on one line."""
+        """The title or the text, on one line."""
         return " ".join((self.title or self.say or self.task).split())
 
 
@@ -56,19 +58,19 @@ schedule_json: TypeAdapter[Schedule] = TypeAdapter(Schedule)
 
 
 def schedule_of(later: Later) -> Schedule:
-    """Raises ValueError for a row that a newer version wrote."""
+    """Parse a row. Raises ValueError for one that a newer version wrote."""
     return schedule_json.validate_json(later.body)
 
 
 def new_id() -> str:
-    """A person's; those of the config have no capital letters."""
+    """Return an id for a user's schedule. Ids in the config have no capital letters."""
     return "R-" + "".join(secrets.choice(ALPHABET) for _ in range(ID_CHARS))
 
 
 def row_of(
     schedule: Schedule, id_: str, *, place: str, owner: str | None, now: float, default: tzinfo, enabled: bool = True
 ) -> Later:
-    """The row of a new schedule, due at its first time behind `now`."""
+    """Return the row of a new schedule, due at its first time after `now`."""
     due = schedule.timing(default).next(now, now)
     state: LaterState = "paused" if not enabled else "done" if due is None else "active"
     body = schedule_json.dump_json(schedule, exclude_defaults=True).decode()
@@ -77,7 +79,7 @@ def row_of(
 
 
 def configured_rows(config: Config, now: float) -> Iterator[Later]:
-    """The rows of the config's schedules."""
+    """Yield the rows of the config's schedules."""
     since = float(round(now))
     for it in config.schedules:
         place = place_in(config.channels, it.to)
@@ -101,9 +103,9 @@ def _of_config(it: ScheduleConfig, config: Config) -> Schedule:
 
 
 def adopted(before: Later, after: Later) -> Later:
-    """The row to keep for a schedule of the config that has a stored one. Its times stay unless the config changes them.
-    A pause by hand, or because its chat is gone, is no matter of the config: it stays until the same schedule is switched
-    off there, or has another chat."""
+    """Return the row to keep for a config schedule that is already stored. Its times stay unless the config changes
+    them. A pause, by hand or because its chat is unreachable, also stays until the config switches that schedule off
+    or gives it another chat."""
     moved = before.why == "gone" and before.place != after.place
     if before.state == "paused" and after.state != "paused" and before.why != "config" and not moved:
         after = replace(after, state="paused", due=None, why=before.why or "hand")
@@ -120,8 +122,8 @@ def adopted(before: Later, after: Later) -> Later:
 
 
 def recalled(later: Later, now: float, default: tzinfo) -> Later:
-    """Reckon the times of a row again that were reckoned by a clock that was ahead. A time at which it has run already is
-    no second run: its message has the same key. Raises one of UNREADABLE."""
+    """Recompute the times of a row that were computed while the clock was ahead. A time that has run already does
+    not run twice: its message has the same key. Raises one of UNREADABLE."""
     since = min(later.since, now)
     timing = schedule_of(later).timing(default)
     due = timing.next(now, since)
@@ -133,8 +135,8 @@ def recalled(later: Later, now: float, default: tzinfo) -> Later:
 
 
 def resumed_at(later: Later, now: float, default: tzinfo) -> float | None:
-    """The time at which a paused schedule goes on; None if it is over. A single time that has passed meanwhile is late,
-    unless it is one to skip. Raises one of UNREADABLE."""
+    """Return when a paused schedule runs next; None if it is over. A one-time schedule that was missed is late,
+    unless `missed` says to skip it. Raises one of UNREADABLE."""
     schedule = schedule_of(later)
     timing = schedule.timing(default)
     due = timing.next(now, later.since)
@@ -144,7 +146,8 @@ def resumed_at(later: Later, now: float, default: tzinfo) -> float | None:
 def message_of(
     later: Later, schedule: Schedule, context: MessageContext, *, now: float, late: bool, replies: bool = False
 ) -> MessageContext:
-    """The message of one run in the chat of `context`, which is wordless. `replies`: only a reply lands in its topic."""
+    """Build the message of one run in the chat of `context`, which has no text. `replies`: only a reply appears in
+    its topic."""
     due = later.due if later.due is not None else now
     origin = Origin(
         kind="schedule",
@@ -175,13 +178,13 @@ def line_of(later: Later, zone: tzinfo) -> str:
 
 
 def state_of(later: Later) -> str:
-    """Its state, and the reason if that is not plain: `paused: its chat is out of reach`."""
+    """Return the state, with the reason if it is not obvious: `paused: its chat is out of reach`."""
     return f"{later.state}: its chat is out of reach" if later.why == "gone" else later.state
 
 
 @dataclass(kw_only=True)
 class StoredSchedules:
-    """`tools.schedule.Schedules` over the database. `wake` tells the watch that something may be due sooner."""
+    """`tools.schedule.Schedules` on the database. `wake` makes the watch check for due rows."""
 
     store: Store
     config: Config
@@ -236,14 +239,16 @@ class StoredSchedules:
 
 
 def _place_of(message: MessageContext) -> MessageContext:
-    """The chat and the person of a message. Of a topic also the message itself: on Feishu only a reply lands there."""
+    """Return the chat and the user of a message. In a topic it keeps the message as well: on Feishu only a reply
+    appears there."""
     answered = message.press.message_id if message.press else message.message_id
     id_ = answered if message.chat.thread is not None else ""
     return replace(message.wordless, message_id=id_, press=None, origin=None)
 
 
 async def theirs(store: Store, message: MessageContext, *, ended: str = "") -> Sequence[Later]:
-    """The sender's schedules that a chat may read: in a group those of that group. `ended`: one that is over, too."""
+    """Return the sender's schedules that this chat may see: in a group only that group's. `ended`: include this one
+    even if it is over."""
     rows = await store.later.of_owner(sender_of(message), also=ended)
     here = chat_of(message)
     return [it for it in rows if message.chat.kind == "direct" or it.place == here]

@@ -1,9 +1,9 @@
-"""The watch over what is due: it sleeps until the next due time, and begins what has come.
+"""The watch over due rows: sleep until the next due time, then start what is due.
 
-It asks the database for the one next time, by its index: when it has slept enough, when this process or another made
-something due (by a notice of PostgreSQL, or `POST /wake`), and every few seconds in case the notice was lost. In between
-it looks at the clock alone, so a clock that is set forward wakes it. A row is begun by taking it (`gateway.store.later`):
-once, even if other workers try.
+It reads the next due time from the database by index: after that time, after a wake-up (a notice of PostgreSQL, or
+`POST /wake`), and every few seconds in case a notice was lost. In between it only compares the clock, so setting the
+clock forward wakes it. A row starts by being claimed (`gateway.store.later`): exactly once, even if several workers
+try.
 """
 
 import asyncio
@@ -50,17 +50,17 @@ log = structlog.get_logger()
 
 
 MISSED_SECONDS = 60.0
-"""Seconds after its due time at which a row counts as missed: the gateway was not there."""
+"""Seconds after its due time at which a row counts as missed, because the gateway was not running."""
 BATCH_MAX = 50
-"""Rows that one transaction takes: what arrives meanwhile waits for one commit only."""
+"""Rows per transaction: a message that arrives meanwhile waits for one commit only."""
 LOOK_SECONDS = 5.0
 CLOCK_SECONDS = 1.0
 RECALLED_MAX = 20
-"""Schedules that one line of the log names."""
+"""Most schedules that one log line names."""
 
 
 class DueWatch:
-    """Runs as long as the gateway does. `wake` has it look at once."""
+    """Run as long as the gateway does. `wake` makes it check immediately."""
 
     def __init__(
         self, runtime: Runtime, lanes: Lanes, wanted: asyncio.Event, commands: ends.CommandEnds, logins: Logins
@@ -72,7 +72,7 @@ class DueWatch:
         self._commands = commands
         self._logins = logins
         self._latest = math.inf
-        """The time of the last round; before the first one it is not known what the clock was."""
+        """The time of the last round; before the first one the clock's earlier value is unknown."""
 
     async def run(self) -> None:
         with logged("moved_groups_not_followed"):
@@ -92,8 +92,8 @@ class DueWatch:
                 await asyncio.sleep(LOOK_SECONDS)
 
     async def _follow_the_clock(self) -> None:
-        """Take back the times that were reckoned by a clock that was ahead: at the start, and whenever it was set back.
-        Else a moment in another year would have every schedule wait until then."""
+        """Recompute the times that were computed while the clock was ahead: at the start, and whenever it is set
+        back. Otherwise a moment in a future year would make every schedule wait until then."""
         now, latest = self._runtime.now(), self._latest
         if now < latest:
             zone = self._runtime.setup.config.server.zone
@@ -105,7 +105,7 @@ class DueWatch:
         self._latest = now
 
     async def once(self) -> int:
-        """Begins what is due, at most a batch, and returns the number of rows. Raises StoreUnavailable."""
+        """Start what is due, at most one batch, and return the number of rows. Raises StoreUnavailable."""
         runtime = self._runtime
         if runtime.control.draining or not self._store.lease_valid():
             return 0
@@ -139,7 +139,7 @@ class DueWatch:
                 await self._store.release_for_takeover(lease)
 
     async def _sleep(self) -> None:
-        """Sleeps until the next due time by the clock on the wall, at most for a moment."""
+        """Sleep until the next due time by the wall clock, at most for a moment."""
         next_due, loop = await self._store.later.next_due(), asyncio.get_running_loop()
         until = loop.time() + LOOK_SECONDS
         while not self._wanted.is_set() and (left := until - loop.time()) > 0:
@@ -151,15 +151,15 @@ class DueWatch:
                     await self._wanted.wait()
 
     async def configure(self) -> None:
-        """Makes the operator's rows those of the config in force. Raises StoreUnavailable."""
+        """Update the operator's rows to match the current config. Raises StoreUnavailable."""
         rows = list(configured_rows(self._runtime.setup.config, self._runtime.now()))
         if rows or await self._store.later.configured():
             await self._store.later.configure(rows, adopted)
             self._wanted.set()
 
     async def end_refused(self) -> None:
-        """Cancel the schedules of persons who may not write any more: admitted again before one was due, they would get what
-        nobody expects any more. Raises StoreUnavailable."""
+        """Cancel the schedules of users who lost access: if they were admitted again before one was due, they would
+        get messages nobody expects any more. Raises StoreUnavailable."""
         later = self._store.later
         for first in await later.of_each():
             try:
@@ -176,7 +176,7 @@ class DueWatch:
                     log.warning("schedule_ended", id=row.id, reason=reason)
 
     async def _step(self, row: Later, now: float) -> Step | None:
-        """The step that is due for a row; one that cannot be read, or whose person may not write any more, ends."""
+        """Return the step that is due for a row. A row that is unreadable, or whose user has lost access, ends."""
         if row.kind == ends.KIND:
             return await self._command_step(row, now)
         if row.kind == PENDING:
@@ -226,7 +226,7 @@ class DueWatch:
         return await self._commands.step(row, expected, now)
 
     async def _operators(self, schedule: Schedule) -> MessageContext | None:
-        """The chat that the config names, with nobody in it as the sender."""
+        """Return the chat that the config names, without a sender."""
         try:
             place = place_in(self._runtime.setup.config.channels, schedule.to)
         except ValueError:
@@ -236,7 +236,8 @@ class DueWatch:
         return replace(context, language=words or self._runtime.setup.config.language)
 
     async def _chat(self, place: Place, agent: str) -> MessageContext:
-        """A person's direct chat, by their id or by what was said there; else the chat counts as a group, the stricter."""
+        """Return a user's direct chat, by their id or by earlier messages there; otherwise treat the chat as a
+        group, which has the stricter rules."""
         if found := await direct_with(self._runtime, f"{place.channel}:{place.chat}", place.account):
             nobody = replace(found.sender, id="", name=None)
             return replace(found, sender=nobody, chat=replace(found.chat, thread=place.thread))
@@ -256,21 +257,21 @@ def _now_due(row: Later, now: float, zone: tzinfo) -> Later:
 
 
 NAMED_MAX = 5
-"""Schedules that the line to the owners names."""
+"""Schedules that the notice to the owners names."""
 
 
 class GoneChats:
-    """Pause what the gateway sends by itself to a chat that it cannot reach (the bot was blocked or removed), else each due
-    time costs a model request for ever. A schedule rests until the operator resumes it, a hook for a day or until its `to`
-    changes. `tell` tells the owners."""
+    """Pause automatic messages to a chat that is unreachable (the bot was blocked or removed). Otherwise each due
+    time would cost a model request forever. A schedule stays paused until the operator resumes it, a hook for a day
+    or until its `to` changes. `tell` notifies the owners."""
 
     def __init__(self, runtime: Runtime, tell: Callable[[Notice], Awaitable[None]]) -> None:
         self._runtime = runtime
         self._tell = tell
 
     async def note(self, part: OutboxPart, reason: str) -> None:
-        """Pause what sent this part, and what else would come to the same chat. Idempotent, and repeated after a crash:
-        the owners are told first."""
+        """Pause what sent this part, and everything else that would be sent to the same chat. Idempotent, and
+        repeated after a crash: the owners are notified first."""
         with logged("gone_chat_not_noted"):
             body = await self._runtime.store.owners.message(part.turn)
             origin = inbound_of(body).context.origin if body else None
@@ -293,12 +294,13 @@ class GoneChats:
                 await self._runtime.choices.rest(hook, known.to, turn=part.turn, at=now)
 
     async def _rows(self, place: str, cause: str) -> list[Later]:
-        """The schedules of the chat, and the one that is the message's cause: the config may name a person instead."""
+        """Return the schedules of the chat and the one that caused the message: the config may name a user instead
+        of the chat."""
         later = self._runtime.store.later
         return [*await later.of_place(place), *await later.of_id(cause)]
 
     def _thread(self, row: Later) -> str | None:
-        """The topic that a schedule is for; empty, and so no topic's, if it cannot be read."""
+        """Return the topic of a schedule; empty, which matches no topic, if it is unreadable."""
         try:
             schedule = schedule_of(row)
             if schedule.context is not None:

@@ -1,1 +1,1 @@
-"""Turns: lanes that run them, the journal that keeps each step, and what an answer is made of."""
+"""Turns: the lanes that run them, the journal that persists each step, and the code that builds an answer."""

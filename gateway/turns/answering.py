@@ -1,6 +1,6 @@
-"""One run of an agent over a batch of messages: its input, its answer, and the text that people read.
+"""Run an agent once over a batch of messages: build its input, run it, and render the answer for the chat.
 
-The run continues from the journal. It begins with people's words, or with a call that has been decided.
+The run continues from the journal. It starts with user messages, or with a tool call that has been approved or denied.
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -55,13 +55,13 @@ from tools.tool import schedule_source
 REASONING_CHARS_MAX = 4_000
 CALL_CHARS_MAX = 100
 OF_A_MESSAGE: Collection[OriginKind] = ("task", "result", "process", "login")
-"""Origins whose turn goes with the message that asked: its recall takes them along."""
+"""Origins whose turn belongs to the message that caused it: recalling that message recalls the turn as well."""
 NOT_OF_TASKS = ("buttons", "poll")
-"""Actions that a task does not have: a press would come to a conversation that is over."""
+"""Actions that a task does not get: a button press would arrive in a conversation that has ended."""
 
 
 UNTAKEN_LINES_MAX = 3
-"""Lines beneath an answer on files that could not be taken."""
+"""Lines below an answer about files that could not be received."""
 
 
 class NothingLeft(Exception):
@@ -70,7 +70,7 @@ class NothingLeft(Exception):
 
 @dataclass(kw_only=True)
 class AgentRun:
-    """`gate` spaces the starts of turns."""
+    """One run. `gate` spaces out the starts of turns."""
 
     runtime: Runtime
     approvals: Approvals
@@ -80,9 +80,9 @@ class AgentRun:
     account: BudgetAccount | None
     gate: StartGate
     _decided: Approval | None = None
-    """The approval that the run continues with; None if it continues with people's words."""
+    """The approval that the run continues with; None if it starts with user messages."""
     _messages: list[UserMessage] = field(default_factory=list)
-    """The user messages of this turn, which the run has made of people's messages, or an earlier one had."""
+    """The user messages of this turn, created by this run or by an earlier one."""
     _untaken: list[Untaken] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -90,7 +90,7 @@ class AgentRun:
         self._memory = StoredMemory(self.runtime.store, self.runner.zone)
 
     async def ending(self, emit: Emit) -> Ending:
-        """Raises Fenced, Drained, Stopped, StoreUnavailable or NothingLeft."""
+        """Run the agent and return its ending. Raises Fenced, Drained, Stopped, StoreUnavailable or NothingLeft."""
         batch, approvals, caller = self.batch, self.approvals, self.batch.inbound.asked
         sid, id_ = batch.lease.sid, batch.inbound.approval
         earlier = caller.turns(self.runner.limits.message_chars) if caller else []
@@ -122,7 +122,7 @@ class AgentRun:
         return await self._shown(turn, journal, result, gate)
 
     async def _journaled(self, journal: TurnJournal) -> tuple[MessageContext, Sequence[Message]]:
-        """The turn so far, begun if it was not, and the message that it answers."""
+        """Return the message to answer and the turn so far. Journal the first rows if there are none."""
         batch, work, context = self.batch, self.batch.work, self.batch.inbound.context
         if so_far := [message_json.validate_json(row.content) for row in work.so_far if row.kind != "drained"]:
             journal.follow(*so_far)
@@ -143,8 +143,8 @@ class AgentRun:
         return contexts[-1], [user]
 
     async def _heard(self, context: MessageContext) -> Heard:
-        """The messages of the group since the last answer, if its history is kept, and the votes of other people. Those
-        that came while a vote waited for its turn are answered by that turn."""
+        """Return the group's messages since the last answer, if its history is kept, and other users' votes. Votes
+        that arrived while this vote was queued are answered by the same turn."""
         sid, until = self.batch.lease.sid, self.batch.messages[-1].at
         if context.chat.kind != "group" or task_of(sid):
             return Heard()
@@ -161,8 +161,8 @@ class AgentRun:
         return await self._user_message(await self._enriched(inbound_of(message.body).context))
 
     async def _enriched(self, context: MessageContext) -> MessageContext:
-        """The message with what its channel knows of it. A quoted answer of the bot's is foreign if external content may
-        have led to it, or if another conversation got it."""
+        """Add what the channel knows about the message. A quoted bot answer counts as untrusted if external content
+        may have led to it, or if it was sent to another conversation."""
         context = await self.channel.enrich(self._without_known_root(context))
         quote, store = context.reply_to, self.runtime.store
         if quote is None or quote.foreign or not quote.message_id:
@@ -176,7 +176,8 @@ class AgentRun:
         return context
 
     async def _is_tainted(self, context: MessageContext) -> bool:
-        """True if the turn's request holds words of people who do not have its tools: they must not speak through them."""
+        """Return whether the request holds text of users without access to the turn's tools: untrusted, so it must
+        not steer them."""
         batch, work, sid = self.batch, self.batch.work, self.batch.lease.sid
         agent = batch.inbound.agent
         if task_of(sid) or not is_among_others(context) or not batch.setup.has_ranks(agent, context):
@@ -214,18 +215,19 @@ class AgentRun:
         return self._messages[-1], spoken
 
     def _held(self) -> set[str]:
-        """The ids of the messages whose files the conversation holds, with the messages themselves or as quoted."""
+        """Return the ids of the messages whose files the conversation already has, sent or quoted."""
         turns = (*self.batch.work.turns, self._messages)
         return {id_ for turn in turns for message in turn for id_ in (*ids(message), *quoted_in(message))}
 
     def _without_known_root(self, context: MessageContext) -> MessageContext:
-        """The message without the one that opens its thread, unless it begins the conversation: only there it is new."""
+        """Drop the message that opens the thread unless this turn starts the conversation: later it is already in
+        the history."""
         work, quote = self.batch.work, context.reply_to
         is_known = bool(work.turns or work.so_far or work.summary.text or self._messages)
         return replace(context, reply_to=None) if quote and quote.opens_thread and is_known else context
 
     async def _shown(self, turn: Turn, journal: TurnJournal, result: TurnResult, gate: TurnGate) -> Ending:
-        """The ending with the files that the answer names, and the lines above and beneath it."""
+        """Return the ending with the files that the answer names and the lines above and below it."""
         language, caller = language_for(turn.context), self.batch.inbound.asked
         ending = ending_of(result.outcome, language)
         if ending.outcome == "replied" and result.answers:
@@ -259,7 +261,8 @@ class AgentRun:
         return replace(ending.saying(notes=lines), answers=result.answers, results=results, external=result.tainted)
 
     async def _tell(self, failed: ModelFailed, fault: Finding, turn: Turn) -> bool:
-        """Note a refusal for the owners, but for the one who reads it in this answer; return whether they hear of it."""
+        """Record a provider refusal for the owners' notice. Skip the owner who reads it in this answer. Return
+        whether owners are notified."""
         trouble, context = self.runtime.trouble, turn.context
         if failed.error.kind not in REFUSALS:
             return False
@@ -270,7 +273,7 @@ class AgentRun:
         return await Notices(self.runtime).reaches_owners()
 
     def _is_here(self, message_id: str, turn: Turn) -> bool:
-        """True if it is another message of this conversation: the model names what it likes."""
+        """Validate a model-supplied reply_to id: it must be another message of this conversation."""
         turns = (*self.batch.work.turns, (turn.user, *turn.so_far), self._messages)
         here = {it for messages in turns for message in messages for it in ids(message)}
         here |= {it.reply_to.message_id for it in self.batch.inbound.contexts if it.reply_to}
@@ -278,7 +281,7 @@ class AgentRun:
 
 
 def is_recalled(context: MessageContext, before: MessageContext) -> bool:
-    """True for a message that had a text, until the platform was asked for its content."""
+    """Return whether the message had text before the channel was asked for its content: it was recalled meanwhile."""
     return bool(before.text) and not context.text and not context.attachments
 
 
@@ -304,16 +307,16 @@ def turn_of(
     sees_private: bool,
     tainted: bool,
 ) -> Turn:
-    """The turn that an agent runs: it answers `context`, and continues after `journaled`. `earlier` is what a program
-    says of the conversation; `decided` is the approval that it continues with. `tainted`: its request has words of others
-    that are external to it."""
+    """Build the turn that the agent runs: it answers `context` and continues after `journaled`. `earlier` is the
+    history that an API client supplied; `decided` is the approval to continue with. `tainted`: the request has
+    untrusted text of other users."""
     work, inbound = batch.work, batch.inbound
     user, *so_far = journaled
     origin, is_task = context.origin, task_of(batch.lease.sid) is not None
     is_foreign = origin is not None and origin.is_foreign
     if not isinstance(user, UserMessage):
         raise TypeError("a transcript's turn begins with its user message")
-    # Behind the call that was decided nothing has run as long as that was not begun.
+    # Nothing ran after the approved call as long as the call itself has not begun.
     is_unspawned = decided is not None and decided.state != "spawned" and len(so_far) == 1
     return Turn(
         context=context,
@@ -351,13 +354,13 @@ def spoken_in(context: MessageContext, how: Literal["said", "heard"], parts: int
 
 
 def reminder_in(context: MessageContext) -> Sequence[Spoken]:
-    """The reminder whose words a run repeats."""
+    """Return the source of the reminder whose text this run repeats."""
     origin = context.origin
     return [copied(schedule_source(origin.id))] if origin and origin.kind == "schedule" else ()
 
 
 def above(settings: Settings, messages: Sequence[Message]) -> Iterator[str]:
-    """The lines that a person wants above an answer: the model's readable reasoning as a quote, and a line for each call."""
+    """Yield the lines above an answer: the model's readable reasoning as a quote, and one line per tool call."""
     answers = [it for it in messages if isinstance(it, AssistantMessage)]
     thoughts = [it.text.strip() for answer in answers for it in answer.content if isinstance(it, Thinking)]
     if settings.reasoning and (text := "\n\n".join(filter(None, thoughts))):
@@ -369,8 +372,8 @@ def above(settings: Settings, messages: Sequence[Message]) -> Iterator[str]:
 
 
 async def say(runtime: Runtime, batch: Batch) -> Ending:
-    """Sends the message's own text, without a request to a model. In the conversation a model finds it as what it said;
-    beside a running turn it is only sent. Raises Fenced or Revised."""
+    """Send the message's own text without a model request. In its conversation the text is stored as an assistant
+    message; next to a running turn it is only sent. Raises Fenced or Revised."""
     context, at = batch.inbound.context, runtime.now()
     foreign = context.origin is not None and context.origin.is_foreign
     ending = Ending(outcome="said", reply=Reply(text=context.text, files=batch.inbound.files), external=foreign)
@@ -391,7 +394,7 @@ async def say(runtime: Runtime, batch: Batch) -> Ending:
 
 
 def labelled(batch: Batch, ending: Ending) -> Ending:
-    """The ending with a line above it if the gateway was not there when it was due."""
+    """Prepend a note if the gateway was down when the message was due."""
     context, zone = batch.inbound.context, batch.setup.config.server.zone
     if ending.reply.text is None or context.origin is None or not context.origin.late:
         return ending

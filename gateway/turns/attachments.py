@@ -1,6 +1,7 @@
-"""Files between a channel and an agent: fetched with a message before its turn, kept with a reply after it.
+"""Files between a channel and an agent: downloaded with a message before its turn, stored with a reply after it.
 
-A file that cannot be fetched or sent never fails the turn: a note tells the model of the one, the person of both.
+A file that cannot be downloaded or sent never fails the turn. The model gets a note about a failed download; the sender
+gets one about either.
 """
 
 import asyncio
@@ -26,13 +27,13 @@ from tools.tool import ToolError
 from tools.workspace import QUOTED
 
 FILES_MAX = 10
-"""Files of one message, and of one reply."""
+"""Most files of one message, and of one reply."""
 FILES_AT_ONCE = 4
-"""Files in memory, of all chats: together no larger than this many of the largest size."""
+"""Memory limit for files of all chats, as a multiple of the largest allowed file."""
 FETCH_SECONDS = 60.0
-"""Seconds for one file of a message, and for all addresses of an answer together."""
+"""Timeout in seconds for one file of a message, and for all URLs of an answer together."""
 SPOKEN = ("audio", "video", "file")
-"""Kinds of files that may hold speech; the bytes say whether one does."""
+"""Kinds of files that may hold speech; the content decides whether one does."""
 
 log = structlog.get_logger()
 
@@ -42,7 +43,7 @@ class Attachments:
         self._runtime = runtime
 
     async def receive(self, runner: AgentRunner, channel: Channel, context: MessageContext, session: str) -> Received:
-        """Receives the files of a message and of the message that it quotes."""
+        """Download the files of a message and of the message it quotes."""
         attachments = context.attachments + (context.reply_to.attachments if context.reply_to else ())
         if not attachments or not can(channel, DownloadsFiles):
             return Received()
@@ -77,8 +78,8 @@ class Attachments:
     async def _fetch(
         self, receiver: Receiver, runner: AgentRunner, channel: DownloadsFiles, attachment: Attachment, prefix: str
     ) -> Untaken | None:
-        """Fetches a file and stores it once there is memory for it; returns a recording that stays unheard. Raises
-        DeliveryError, TimeoutError."""
+        """Download a file and store it once memory is available. Return a recording that could not be transcribed.
+        Raises DeliveryError, TimeoutError."""
         setup = self._runtime.setup
         size = setup.limits.file_bytes
         async with self._runtime.memory.hold(size, FILES_AT_ONCE * size) as keep:
@@ -99,8 +100,8 @@ class Attachments:
     async def send(
         self, runner: AgentRunner, channel: Channel, turn: Turn, wanted: Sequence[str], asks: Asks
     ) -> tuple[tuple[StoredFile, ...], str]:
-        """Keeps the files that an answer names; returns also a note for the person on those that cannot be sent. `asks`:
-        whether a tool's call would need an approval now, for which an answer does not wait."""
+        """Store the files that an answer names. Also return a note for the user about files that cannot be sent.
+        `asks`: whether a tool call would need an approval now; an answer does not wait for one."""
         kept: list[StoredFile] = []
         lines: list[str] = []
         takes_files, deadline = "media" in channel.capabilities.directives, asyncio.get_running_loop().time()
@@ -118,7 +119,7 @@ class Attachments:
         return tuple(kept), "\n".join(lines)
 
     async def _kept(self, runner: AgentRunner, turn: Turn, named: str, asks: Asks) -> StoredFile:
-        """Reads or fetches the file, and stores it. Raises ToolError, TimeoutError."""
+        """Read or download the file, scrub it and store it. Raises ToolError, TimeoutError."""
         runtime, bytes_max = self._runtime, self._runtime.setup.limits.file_bytes
         if not _is_address(named):
             file = await asyncio.to_thread(runner.files.attachment, named, turn, asks, bytes_max=bytes_max)
@@ -150,6 +151,7 @@ def _missed(attachment: Attachment, error: Exception) -> Untaken:
 
 
 def _link(address: str) -> str:
-    """The address as text, which every client makes a link; what would be a mark of Markdown in it is encoded."""
+    """Return the URL as plain text, which every client turns into a link; characters with a meaning in Markdown are
+    encoded."""
     quoted = quote(address, safe=":/?#@!$&'()+,;=%")
     return re.sub(r"(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])", "%5F", quoted)

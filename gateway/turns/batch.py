@@ -1,4 +1,4 @@
-"""The messages that one turn answers: their sender, their queue mode, and if their session has ended by itself."""
+"""The messages that one turn answers: their sender, their queue mode, and whether their session has expired."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -18,7 +18,8 @@ from gateway.turns.history import last_active
 
 @dataclass(frozen=True, kw_only=True)
 class Batch:
-    """The messages that one turn answers, oldest first: its setup, its lease, and its number, which is the last one's."""
+    """The messages that one turn answers, oldest first, with their setup and lease. The turn has the number of the
+    last message."""
 
     setup: Setup
     lease: Lease
@@ -36,19 +37,19 @@ class Batch:
 
     @property
     def contexts(self) -> Sequence[MessageContext]:
-        """Everything that the turn answers, oldest first."""
+        """The contexts of all messages that the turn answers, oldest first."""
         return [context for message in self.messages for context in inbound_of(message.body).contexts]
 
     @cached_property
     def layers(self) -> tuple[ToolLists, ...]:
-        """The layers that take tools away from the turn."""
+        """The policy layers that remove tools from the turn."""
         layers, sid = self.setup.layers, self.lease.sid
         of_task = layers.of_task(self.inbound.agent, agent_of(parent_of(sid))) if task_of(sid) else ()
         return (*layers.of(*self.inbound.contexts), *of_task)
 
     def may_join(self, message: WaitingMessage) -> bool:
-        """Returns True if a later message may join the turn: the same person wrote it and its first message, so it has the
-        turn's tools and budget."""
+        """Return whether a later message may join the turn: its sender also wrote the first message, so tools and
+        budget match."""
         return (
             self.inbound.context.origin is None
             and _may_join(message)
@@ -56,7 +57,7 @@ class Batch:
         )
 
     def is_over(self) -> bool:
-        """True if the session ended by itself before the first message of the batch was accepted."""
+        """Return whether the session expired before the first message of the batch was accepted."""
         rules = self.setup.session_rules(self.inbound.agent)
         if not (rules.reset_daily or rules.reset_idle_minutes):
             return False
@@ -65,8 +66,8 @@ class Batch:
 
 
 def batch_of(runtime: Runtime, lease: Lease, work: Work) -> Batch:
-    """The messages of the next turn: of one person, whose tools and budget the turn has. The parts of one thing stay
-    together in every queue mode."""
+    """Return the messages of the next turn. They have one sender, whose tools and budget the turn gets. Parts of one
+    message stay together in every queue mode."""
     setup, first = runtime.setup, inbound_of(work.waiting[0].body)
     queue = runtime.queue(lease.sid, first.agent, first.context)
     if is_control(lease.sid):
@@ -80,7 +81,7 @@ def batch_of(runtime: Runtime, lease: Lease, work: Work) -> Batch:
 
 
 def of_one_person(waiting: Sequence[WaitingMessage]) -> Sequence[WaitingMessage]:
-    """The oldest messages, as far as the same person wrote them."""
+    """Return the oldest messages up to the first one of another sender."""
     first, *others = waiting
     if not _may_join(first):
         return [first]
@@ -89,8 +90,8 @@ def of_one_person(waiting: Sequence[WaitingMessage]) -> Sequence[WaitingMessage]
 
 
 def _may_join(message: WaitingMessage) -> bool:
-    """Returns False for the gateway's own message, for a last attempt and for the first of a branch, which are turns by
-    themselves, and for a recalled message."""
+    """Return False for messages that need a turn alone: those of the gateway, a last attempt, the first of a branch.
+    A recalled message joins no turn either."""
     if not is_readable(message.body) or is_last_attempt(message):
         return False
     inbound = inbound_of(message.body)
@@ -99,13 +100,13 @@ def _may_join(message: WaitingMessage) -> bool:
 
 
 def senders(message: WaitingMessage) -> frozenset[str]:
-    """The ids of the senders: one, unless an older version let a turn answer several."""
+    """Return the ids of the senders: one, unless an older version let a turn answer several users."""
     return frozenset(context.sender.id for context in inbound_of(message.body).contexts)
 
 
 def stopped_of(work: Work) -> Sequence[WaitingMessage]:
-    """The messages that a stop concerns. An interrupting message stops a running turn and joins a waiting one. Nothing
-    stops a report: what it tells of has ended."""
+    """Return the messages that a stop applies to. An interrupting message stops a running turn and joins a waiting
+    one. A report is never stopped: the work it reports has already ended."""
     first = work.waiting[0]
     if first.turn >= work.stopped or is_report(first):
         return []
@@ -117,23 +118,24 @@ def stopped_of(work: Work) -> Sequence[WaitingMessage]:
 
 
 def is_report(message: WaitingMessage | Concerned) -> bool:
-    """True if it says how a task has ended."""
+    """Return whether the message reports the end of a task."""
     return is_readable(message.body) and inbound_of(message.body).command == REPORT
 
 
 def asks_beside(message: WaitingMessage | Concerned) -> bool:
-    """True if it is a command that asks a model, such as `/compact`: a stop of its conversation ends it, too."""
+    """Return whether it is a command that calls a model, such as `/compact`: a stop of its conversation ends it as
+    well."""
     command = inbound_of(message.body).command if is_readable(message.body) else None
     return command is not None and asks_model(command)
 
 
 async def has_recalled(runtime: Runtime, sid: str, turn: int) -> bool:
-    """True if a message that the turn answers was taken back."""
+    """Return whether a message that the turn answers was recalled."""
     return any(inbound_of(it).recalled for it in (await runtime.store.bodies(sid, turn)).values())
 
 
 async def answer_others(runtime: Runtime, sid: str, turn: int) -> None:
-    """Gives the messages that a turn answers together with a recalled one a turn without it."""
+    """Requeue the messages that a turn answers together with a recalled one, so that they get a turn without it."""
     for number, body in (await runtime.store.bodies(sid, turn)).items():
         inbound = inbound_of(body)
         if not inbound.recalled:
@@ -142,8 +144,8 @@ async def answer_others(runtime: Runtime, sid: str, turn: int) -> None:
 
 
 def origin_delivery(runtime: Runtime, inbound: Inbound, name: str) -> Delivery:
-    """The delivery of a message with an `origin`, under its own dedupe key `name`. No limit of waiting messages keeps it
-    out, and no rate counts it."""
+    """Build the delivery of a message with an `origin`, with the dedupe key `name`. It is exempt from queue limits
+    and rates."""
     context = inbound.context
     scope = runtime.setup.session_rules(inbound.agent).scope
     sid = session_key(inbound.agent, runtime.choices.before_migration(context), scope)

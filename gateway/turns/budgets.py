@@ -1,7 +1,7 @@
-"""Budgets: the limits of an agent, a chat and a sender for a day and a month.
+"""Budgets: limits per agent, chat and sender for a day and a month.
 
-The journal write that carries an answer also counts its request, in its commit. Nothing is kept in memory beyond a turn,
-so any number of replicas counts exactly; each request is checked before it is sent, so one may overshoot. Without a
+The journal write that stores an answer also counts its request, in one commit. No counter outlives a turn in memory, so
+any number of replicas counts exactly. A request is checked before it is sent, so one request may overshoot. Without a
 configured budget there is no account.
 """
 
@@ -26,7 +26,7 @@ WARN_SHARE = 0.8
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BudgetUse:
-    """A budget's use: the period's tokens and money, and the limits. It starts again at `until`."""
+    """The use of one budget in its current period, with its limits. It resets at `until`."""
 
     whose: Payer
     period: Period
@@ -38,13 +38,13 @@ class BudgetUse:
 
     @property
     def share(self) -> float:
-        """The share that is used, 1 for all of it; of tokens or of money, whichever is further."""
+        """The used share of tokens or of money, whichever is larger; 1 means exhausted."""
         of_tokens = self.tokens / self.tokens_max if self.tokens_max else 0.0
         return max(of_tokens, self.cost / self.cost_max if self.cost_max else 0.0)
 
 
 async def used(runtime: Runtime, config: Config, agent: str, context: MessageContext) -> Sequence[BudgetUse]:
-    """The use of each budget that applies to the sender of a message to this agent in this chat."""
+    """Return the use of each budget that applies to this sender, agent and chat."""
     account = account_of(runtime, config, agent, context, turn=0)
     return await account.used() if account else ()
 
@@ -52,7 +52,7 @@ async def used(runtime: Runtime, config: Config, agent: str, context: MessageCon
 def account_of(
     runtime: Runtime, config: Config, agent: str, context: MessageContext, *, turn: int
 ) -> "BudgetAccount | None":
-    """The account of a turn that answers `context`; None if no budget is configured."""
+    """Return the account of a turn that answers `context`; None if no budget is configured."""
     if not config.budgets.is_set:
         return None
     scopes: dict[Payer, str] = {"agent": f"agent:{agent}"}
@@ -66,7 +66,8 @@ def account_of(
 
 @dataclass(kw_only=True, slots=True)
 class BudgetAccount:
-    """`agents.turn.Budget` of one turn. `payers` are the scopes that its requests count for, in the store's order."""
+    """The budget of one turn (`agents.turn.Budget`). `payers` are the scopes that its requests count towards, in the
+    store's order."""
 
     runtime: Runtime
     payers: Mapping[Payer, str]
@@ -75,18 +76,18 @@ class BudgetAccount:
     turn: int
     answers: list[AssistantMessage] = field(default_factory=list)
     _written: int = 0
-    """The number of answers that have gone into a write."""
+    """The number of answers already counted in a write."""
     _is_checked: bool = False
     _seen: Sequence[ScopeUsage] = ()
     _seen_day: str = ""
 
     def add_earlier(self, answers: Sequence[AssistantMessage], *, counted: bool) -> None:
-        """Adds the answers that an earlier run of the turn has left."""
+        """Add the answers of an earlier run of the same turn."""
         self.answers += answers
         self._written = len(self.answers) if counted else 0
 
     async def refusal(self) -> OverBudget | None:
-        """Checks the budgets as the turn begins, for its first request as well."""
+        """Check the budgets at the start of the turn, which covers its first request too."""
         self._is_checked = False
         spent = await self.exhausted()
         self._is_checked = True
@@ -109,8 +110,8 @@ class BudgetAccount:
         return self._current()
 
     def spent(self, *, besides: float = 0.0) -> Spent | None:
-        """The amount to count with the next write, and with no other, even if that write fails. `besides`: a cost that
-        no answer has, such as that of speech."""
+        """Return the amount to count with the next write. Each amount is returned once, even if that write fails. `besides`:
+        a cost without an answer, such as that of speech."""
         tokens, cost = self._unwritten()
         self._written = len(self.answers)
         if not tokens and not besides:
@@ -118,7 +119,7 @@ class BudgetAccount:
         return Spent(scopes=tuple(self.payers.values()), day=self._day(), tokens=tokens, cost=cost + besides)
 
     async def warnings(self, language: Language) -> tuple[str, ...]:
-        """The lines beneath an answer that say that most of a budget is used: each once a day or month."""
+        """Return the warnings below an answer for budgets that are nearly used up: one per budget and period."""
         if self._day() != self._seen_day:
             await self.used()
         lines = []
@@ -132,7 +133,7 @@ class BudgetAccount:
         return tuple(lines)
 
     def _current(self) -> Sequence[BudgetUse]:
-        """The budgets as last seen, with what has been spent since."""
+        """Return the budgets as last read, plus what this turn has spent since."""
         return [use for whose in self.payers for use in self._uses(whose, self._row(whose))]
 
     def _row(self, whose: Payer) -> ScopeUsage:

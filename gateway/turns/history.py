@@ -1,11 +1,11 @@
-"""The transcript read back as history: the conversation's finished turns, in order.
+"""Read the transcript back as history: the finished turns of a conversation, in order.
 
-Turns that the model's safety system refused are left out, since everything after them would be refused too, and so are
-turns with an unreadable row, so that one bad row cannot break a chat. A chat's turns are kept in memory and only later
-rows are read: the statement that reads says if the kept ones are still valid.
+Two kinds of turns are skipped: those the model's safety system declined, since everything after them would be declined
+too, and those with an unreadable row, so that one bad row cannot break a chat. A chat's turns are cached; only newer
+rows are read, and the same statement reports whether the cached ones are still valid.
 
-A turn gets the newest part of a long chat: so many turns, and so many bytes, as few models' windows hold. What is kept is
-what a turn gets, so no turn reads the rest of a long chat again.
+A turn gets the newest part of a long chat, limited by turns and bytes that few model windows can hold. The cache keeps
+exactly that part, so no turn rereads a long chat.
 """
 
 from collections.abc import Sequence
@@ -25,15 +25,16 @@ from gateway.store.store import Store
 from tools.tool import Image, NativeDocument
 
 TURNS_MAX = 500
-"""Turns of one chat. A summary replaces most of a long conversation before this limit, unless its turns are short."""
+"""Most turns of one chat. A summary replaces most of a long conversation before this limit, unless its turns are
+short."""
 WAITING_MAX = 20
-"""Messages of one chat that are loaded together."""
+"""Most messages of one chat that are loaded together."""
 KEPT_SIZE_MAX, SESSION_SIZE_MAX = 48_000_000, 8_000_000
-"""Kept turns take so many bytes of memory (`PastTurn.size`) at most, of all chats and of one: enough for forty chats of
-500 short turns. The chat that was active longest ago is given up first, and is read again when it goes on."""
+"""Cache limits in bytes (`PastTurn.size`), for all chats and for one: enough for forty chats of 500 short turns. The
+least recently active chat is evicted first and read again when needed."""
 CUT_SHARE = 0.75
-"""The share of a chat's limits that is left once it exceeds one. The step is large, so that the requests in between
-begin with the same bytes."""
+"""The share of a chat's limits that remains after a cut. The step is large so that the prompt prefix stays cacheable
+between cuts."""
 _SIZE = attrgetter("size")
 
 log = structlog.get_logger()
@@ -41,7 +42,7 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Kept:
-    """The turns up to the row of `known`, and the last row that one of them has."""
+    """The cached turns up to the row of `known`, with the last row of the newest turn."""
 
     known: Known
     numbers: Sequence[int]
@@ -51,16 +52,16 @@ class _Kept:
 
 
 class Histories:
-    """The finished turns of the chats that were last active."""
+    """A cache of the finished turns of recently active chats."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._kept: dict[str, _Kept] = {}
         self.size = 0
-        """The kept turns take so many bytes of memory."""
+        """Bytes of memory that the cached turns use."""
 
     async def load(self, lease: Lease) -> View:
-        """Loads the work of a chat with its finished turns."""
+        """Load the work of a chat with its finished turns."""
         kept = self._kept.get(lease.sid)
         known = kept.known if kept else None
         view = await self._store.load(lease, history_turns=TURNS_MAX, waiting_max=WAITING_MAX, known=known)
@@ -101,7 +102,7 @@ class Histories:
 
 
 def _beyond(sizes: Sequence[int]) -> int:
-    """The number of the oldest turns that a chat has too many: 0 as long as it keeps within its limits."""
+    """Return how many of the oldest turns to cut; 0 while the chat is within its limits."""
     total, left = sum(sizes), len(sizes)
     if left <= TURNS_MAX and total <= SESSION_SIZE_MAX:
         return 0
@@ -114,12 +115,12 @@ def _beyond(sizes: Sequence[int]) -> int:
 
 
 def turns_of(entries: Sequence[Entry]) -> list[list[Message]]:
-    """The finished turns among `entries`, oldest first, each with its messages in order."""
+    """Return the finished turns among `entries`, oldest first, each with its messages in order."""
     return [messages for _, messages in numbered_turns(entries)]
 
 
 def numbered_turns(entries: Sequence[Entry]) -> list[tuple[int, list[Message]]]:
-    """The finished turns, each behind its number."""
+    """Return the finished turns with their numbers."""
     turns: list[tuple[int, list[Message]]] = []
     for number, rows in groupby(entries, key=lambda entry: entry.turn):
         try:
@@ -133,7 +134,7 @@ def numbered_turns(entries: Sequence[Entry]) -> list[tuple[int, list[Message]]]:
 
 
 def last_active(entries: Sequence[Entry]) -> float | None:
-    """The time at which something last happened in them; None if nothing says."""
+    """Return the time of the last event among the entries; None if there is none."""
     for row in reversed(entries):
         with suppress(orjson.JSONDecodeError, KeyError, TypeError):
             return float(orjson.loads(row.content)["at" if row.kind == "final" else "timestamp"])

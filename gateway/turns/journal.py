@@ -1,7 +1,8 @@
-"""`agents.loop.Journal` on the store: a step is durable, and then it is seen whether the turn may go on.
+"""The journal of a turn (`agents.loop.Journal`) on the store: write a step durably, then check whether the turn may
+continue.
 
-Every write returns the state of the session, so a stop, a drain and messages to steer by cost no further query.
-`gateway.turns.history` reads it back.
+Every write returns the session's state, so stops, drains and steering messages need no extra query.
+`gateway.turns.history` reads the journal back.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -28,15 +29,15 @@ from gateway.turns.budgets import BudgetAccount
 from tools.tool import turn_source
 
 STEERED_MAX = 20
-"""Waiting messages that one step of a turn takes in."""
+"""Most waiting messages that one step of a turn takes in."""
 
 log = structlog.get_logger()
 
 
 @dataclass(kw_only=True)
 class TurnJournal:
-    """The journal of one turn. `read` makes of a waiting message what the model reads; `numbers` are those of the turns of
-    its history, oldest first. `kept` is what this run has journaled."""
+    """The journal of one turn. `read` turns a waiting message into a user message; `numbers` are the turns of the
+    history, oldest first. `kept` is what this run has journaled."""
 
     runtime: Runtime
     batch: Batch
@@ -46,23 +47,23 @@ class TurnJournal:
     kept: list[Message] = field(default_factory=list)
     _pending: int = 0
     _open: int = 0
-    """Calls without a result."""
+    """Tool calls without a result."""
 
     def __post_init__(self) -> None:
         self._lease, self._turn = self.batch.lease, self.batch.turn
         self._steps, self._revision = self.batch.work.steps, self.batch.work.revision
 
     async def begin(self, *messages: Message, joined: Sequence[int], spoken: Sequence[Spoken] = ()) -> None:
-        """The turn's first rows, and the earlier messages that it answers as well; `spoken` is in the first. Raises Fenced
-        or Stopped."""
+        """Write the turn's first rows and mark the earlier messages it also answers; `spoken` goes with the first
+        row. Raises Fenced or Stopped."""
         first, *others = (entry(self._turn, message) for message in messages)
         entries = [replace(first, spoken=spoken), *others]
         self._check(await self.runtime.store.append(self._lease, entries, joined, revision=self._revision))
         self._steps += len(messages) - 1
 
     async def append(self, message: AssistantMessage | ToolResultMessage) -> None:
-        """Journals a step. Raises Fenced, Stopped or Drained. A tool's result is kept even if the conversation has
-        changed, without its content if it repeats older text; an answer that was made from removed words is not."""
+        """Journal a step. Raises Fenced, Stopped or Drained. A tool result is stored even if the conversation was
+        revised, without its content if it repeats older text. An answer based on removed text is not stored."""
         spent = self.account.spent() if self.account else None
         is_result = isinstance(message, ToolResultMessage)
         new = entry(self._turn, message, spent=spent)
@@ -85,7 +86,7 @@ class TurnJournal:
             raise Drained if self.runtime.control.draining else Revised
 
     def follow(self, *messages: Message) -> None:
-        """Notes if tools are running behind these steps of the turn."""
+        """Track whether tool calls are open after these steps of the turn."""
         for message in messages:
             if isinstance(message, AssistantMessage):
                 self._open = len(message.calls)
@@ -94,7 +95,7 @@ class TurnJournal:
             lane.calling = self._open > 0
 
     async def steered(self) -> Sequence[UserMessage]:
-        """Returns the messages that arrived during the turn, journaled as part of it; empty in the other queue modes."""
+        """Return the messages that arrived during the turn, journaled as part of it; empty in the other queue modes."""
         if self.batch.queue.mode != "steer" or self._pending <= 1:
             return ()
         work = (await self.runtime.store.load(self._lease, history_turns=1, waiting_max=STEERED_MAX)).work
@@ -113,7 +114,7 @@ class TurnJournal:
     async def summarised(
         self, text: str, turns: int, answers: tuple[AssistantMessage, ...], *, external: bool = False
     ) -> None:
-        """Journals a summary and its cost: a crash before it leaves the history whole."""
+        """Journal a summary with its cost. A crash before this write leaves the history unchanged."""
         made = Summary(text=text, by=self._turn, turns=turns, steps=self._steps, answers=answers, external=external)
         mark = made.mark(self.numbers[turns - 1], self.runtime.now())
         if not await self.runtime.store.changes.summarise(self._lease.sid, mark, self._revision):
@@ -126,7 +127,7 @@ class TurnJournal:
 
 
 async def hand_over(runtime: Runtime, lease: Lease, turn: int, spent: Spent | None = None) -> None:
-    """Ends this run between two steps; the turn continues from its journal."""
+    """End this run between two steps; the next run continues from the journal."""
     await runtime.store.append(lease, [Entry(turn=turn, kind="drained", content="{}", spent=spent)])
 
 
@@ -139,12 +140,13 @@ def entry(turn: int, message: Message, *, kind: Kind | None = None, spent: Spent
 
 
 def copied(source: str) -> Spoken:
-    """The fact by which a recall and an erasure of `source` find the row that repeats it."""
+    """Return the row by which recalling or erasing `source` finds the text copied from it."""
     return Spoken(message=source, person="", how="copied")
 
 
 def stopped(by: int, *, begun: bool) -> Ending:
-    """Silent: the stop's own reply says so, and finds by the reason what it has stopped. `by` is that command's turn."""
+    """End silently, since the stop command replies itself and finds what it stopped by the reason. `by` is the
+    command's turn."""
     return Ending(outcome="stopped", reply=Reply(dropped=not begun), reason=stopped_by(by))
 
 
@@ -153,7 +155,7 @@ def stopped_by(turn: int) -> str:
 
 
 def ending_of(outcome: Outcome, language: Language) -> Ending:
-    """The ending that the sender sees of an outcome."""
+    """Convert an outcome into the ending that the sender sees."""
     message: AssistantMessage | None = None
     fault: Finding | None = None
     match outcome:

@@ -1,8 +1,8 @@
-"""Lanes: one turn per session at a time, in arrival order; sessions side by side up to a named limit.
+"""Lanes: one turn per session at a time, in arrival order, and sessions in parallel up to a limit.
 
-Accepting a message claims its idle session in the same statement, so nothing polls and no wake-up can be lost: a lane
-releases its session only if the counter on the session's row says that nothing is left. A lane sends its queue first and
-then takes the next messages. `Sweep` finds sessions without a lane.
+The statement that accepts a message also claims its idle session, so nothing polls and no wake-up is lost. A lane
+releases its session only if the counter on the session row says that no work is left. It sends its queued replies
+before it takes new messages. `Sweep` finds sessions without a lane.
 """
 
 import asyncio
@@ -31,9 +31,9 @@ log = structlog.get_logger()
 BACKOFF_SECONDS_MAX = 30.0
 PENDING_INTERNAL_MAX = 2**30 - 1
 EFFECT_SECONDS = 1.0
-"""Seconds after which a brake that the database did not take is tried again."""
+"""Delay in seconds before an effect that the database rejected is retried."""
 OVERDUE_SECONDS = 30.0
-"""Seconds that a turn may take to end after it was cancelled."""
+"""Timeout in seconds for a cancelled turn to end."""
 
 
 class Lanes:
@@ -48,24 +48,25 @@ class Lanes:
         self._slots = asyncio.Semaphore(limits.parallel_turns)
         self._alone = asyncio.Lock()
         self._task_slots = asyncio.Semaphore(limits.parallel_turns)
-        """Slots of tasks: a turn that waits for one keeps its own slot."""
+        """Slots for tasks: a turn that waits for a task keeps its own slot."""
         self._free = limits.parallel_turns
         self._awaiting_slot = 0
         self._tasks: set[asyncio.Task[Any]] = set()
         self._accepting: set[asyncio.Task[Acceptance]] = set()
         self.wanted = asyncio.Event()
-        """Set if there may be sessions without an owner: another worker's notice, or a slot that others wait for."""
+        """Set if sessions may lack an owner: another worker sent a notice, or a slot became free that others wait
+        for."""
         self.expected: set[str] = set()
-        """Sessions that got a message with the end of a task; that a sweep claims them is no takeover."""
+        """Sessions that received a message when a task ended; a sweep that claims them is not a takeover."""
         runtime.accept, runtime.expect = self.accept, self._expect
 
     @property
     def free_slots(self) -> int:
-        """The number of further sessions that could begin a turn now."""
+        """The number of additional sessions that could begin a turn now."""
         return self._free - self._awaiting_slot
 
     def resize(self, before: int, now: int) -> None:
-        """Allows `now` turns at the same time instead of `before`; running ones finish before their slots go."""
+        """Allow `now` parallel turns instead of `before`; running turns finish before their slots are removed."""
         self._free += now - before
         for _ in range(now - before):
             self._slots.release()
@@ -79,10 +80,10 @@ class Lanes:
         self.wanted.set()
 
     async def accept(self, delivery: Delivery) -> Acceptance:
-        """Stores the message, which is answered from here on, by this process or the next. Raises StoreUnavailable.
+        """Store the message; from then on this process or the next one answers it. Raises StoreUnavailable.
 
-        A caller that stops waiting does not cancel the write: it may still be committed, and then its lane must open, or
-        the message would wait for the next sweep.
+        Cancelling the caller does not cancel the write: it may still commit, and then its lane must open. Otherwise the
+        message would wait for the next sweep.
         """
         accepting = asyncio.create_task(self._accept(delivery))
         self._accepting.add(accepting)
@@ -90,7 +91,7 @@ class Lanes:
         return await asyncio.shield(accepting)
 
     async def _accept(self, delivery: Delivery) -> Acceptance:
-        """Stores a delivery. On a shared database, a worker without a free slot leaves the session to the others."""
+        """Store a delivery. On a shared database, a worker without a free slot leaves the session to other workers."""
         shared, draining = self._store.shared, self._control.draining
         claim = not draining and (not shared or (self.free_slots > 0 and self._store.lease_valid()))
         limits = self._runtime.setup.limits
@@ -119,8 +120,8 @@ class Lanes:
         return acceptance
 
     async def _take_effect(self, delivery: Delivery, turn: int | None) -> None:
-        """Let a brake or a decision take effect. A redelivery repeats that as long as the first one waits for its reply: the
-        worker that stored it may have died right after the commit."""
+        """Apply a stop or a decision immediately. Idempotent: a redelivery repeats it while the first delivery waits
+        for its reply, because the worker that stored it may have died right after the commit."""
         try:
             sid, body = delivery.sid, delivery.body
             if turn is None:
@@ -145,14 +146,14 @@ class Lanes:
             log.error("accept_failed", exc_info=error)
 
     def notified(self, sid: str | None) -> None:
-        """Reacts to another worker's notice: a session to look at, or sessions without an owner."""
+        """Handle another worker's notice: check one session, or look for sessions without an owner."""
         if sid is None:
             self.wanted.set()
         else:
             self._track(asyncio.create_task(self._control.apply_here(sid)))
 
     async def drain(self, grace_seconds: float) -> None:
-        """Begins nothing new, lets running turns come to a step border, and cancels those that take longer."""
+        """Start nothing new, let running turns reach a step boundary, and cancel those that take longer."""
         self._control.drain()
         if self._tasks:
             _, late = await asyncio.wait(self._tasks, timeout=grace_seconds)
@@ -169,7 +170,8 @@ class Lanes:
         return lane is not None and lane.lease.epoch == lease.epoch
 
     def open(self, lease: Lease) -> None:
-        """Starts a lane, unless this lease has one. Compares epochs: a session may have been released meanwhile."""
+        """Start a lane unless this lease has one. Epochs are compared because a session may have been released
+        meanwhile."""
         if self._control.draining or self.has(lease):
             return
         lane = self._control.lanes[lease.sid] = Lane(lease)
@@ -212,7 +214,7 @@ class Lanes:
                 await self._control.pause(min(2.0 ** min(failures, 10), BACKOFF_SECONDS_MAX))
 
     async def _serve(self, lane: Lane, crashes: int) -> bool:
-        """Sends the queue, then runs one turn and sends its reply; True if the session was released."""
+        """Send queued replies, run one turn and send its reply. Return True if the session was released."""
         view = await self._histories.load(lane.lease)
         work = view.work
         if view.parts:
@@ -232,7 +234,7 @@ class Lanes:
             return False
         if await self._turns.start.leaves_out_branches(lane.lease.sid, work):
             return False
-        # What arrived during a turn is waited for to be complete; what arrived after it begins at once.
+        # Messages that arrived during a turn are debounced; those that arrived after it start immediately.
         during_turn, newest = work.waiting[0].at <= lane.ended, work.waiting[-1].turn
         waited = lane.waited_for == newest  # whatever the clock says: it may have been put back
         if (wait := self._turns.start.wait_seconds(lane.lease, work, during_turn=during_turn, waited=waited)) > 0:
@@ -250,7 +252,7 @@ class Lanes:
         return False
 
     async def _take_effects(self, lane: Lane, work: Work) -> None:
-        """Let all brakes and decisions that wait take effect: the worker that stored them may have died before."""
+        """Apply all waiting stops and decisions: the worker that stored them may have died before it did."""
         for message in work.waiting:
             if message.turn > lane.effective and is_readable(message.body):
                 inbound = inbound_of(message.body)
@@ -264,7 +266,7 @@ class Lanes:
         lane.effective = work.waiting[-1].turn
 
     async def _not_yet(self, lane: Lane, work: Work) -> Work:
-        """Records that the work only waits: if the process dies, that was no attempt."""
+        """Clear `begun` so that a crash while waiting does not count as an attempt."""
         if work.begun:
             await self._store.begun(lane.lease, 0)
         return replace(work, begun=0)
@@ -295,8 +297,8 @@ class Lanes:
         lane.awaiting_slot = False
 
     async def _turn(self, lane: Lane, work: Work) -> Sequence[OutboxPart]:
-        """Runs the turn as a separate task, so that a stop ends it and not the lane, and a stuck one does not block the
-        lane."""
+        """Run the turn as a separate task: a stop ends the turn but not the lane, and a stuck turn does not block
+        the lane."""
         lane.number, lane.revision = work.waiting[0].turn, work.revision
         lane.calling = lane.stopping = False
         lane.asks_beside = is_control(lane.lease.sid) and asks_beside(work.waiting[0])
@@ -329,9 +331,9 @@ AUDIT_SECONDS = 5.0
 
 
 class Sweep:
-    """Find chats that have work and no lane, until cancelled: those of a dead or frozen replica, messages accepted without
-    a free slot, replayed dead letters. `oldest_seconds` is the age of the oldest unanswered message, `backlog` the work
-    found with it."""
+    """Find sessions that have work and no lane: those of a dead or frozen replica, messages accepted without a free
+    slot, and replayed dead letters. `oldest_seconds` is the age of the oldest unanswered message; `backlog` is the
+    work found with it."""
 
     def __init__(self, runtime: Runtime, lanes: Lanes) -> None:
         self._runtime = runtime
@@ -342,7 +344,7 @@ class Sweep:
         self.backlog = Backlog(messages=0, parts=0, oldest=None)
 
     async def once(self) -> int:
-        """Claims as many chats as there is room for and returns their number. Raises StoreUnavailable."""
+        """Claim as many sessions as there are free slots and return their number. Raises StoreUnavailable."""
         self._lanes.wanted.clear()
         if self._runtime.control.draining or self._lanes.free_slots <= 0 or not self._store.lease_valid():
             return 0
@@ -377,7 +379,8 @@ class Sweep:
                 await asyncio.sleep(every)
 
     async def _audit(self) -> None:
-        """Opens a lane for a forgotten chat: one that is ours in the database and has had no lane twice in a row."""
+        """Open a lane for a session that this process owns in the database but that had no lane in two audits in a
+        row."""
         forgotten = {lease for lease in await self._store.leased() if not self._lanes.has(lease)}
         for lease in sorted(forgotten & self._suspects, key=lambda lease: lease.sid):
             log.error("lane_missing", session=lease.sid, epoch=lease.epoch)

@@ -1,8 +1,9 @@
-"""The making of a turn's record: a `Recording` notes the loop's events, and `Layers.row` makes of it the row that the turn's
-last commit writes. What many turns share, the prompt, the tools and the route with its reasons, is stored once, by hash.
+"""Build the record of a turn: a `Recording` collects the loop's events, and `Layers.row` turns it into the row that the
+turn's last commit writes. The prompt, the tools and the route with its reasons are shared between turns and stored
+once, by hash.
 
-A record keeps numbers and references, no text that is journaled anyway. A process that dies takes its recording along; the
-journal's rows still tell the turn, and the row of the process that ends it says that it was resumed.
+A record holds numbers and references, never text that the journal has. If a process dies, its recording is lost; the
+journal rows still show the turn, and the process that ends it records that it was resumed.
 """
 
 import hashlib
@@ -48,23 +49,24 @@ from gateway.turns.record import (
 
 RECORDINGS_MAX = 1_024
 KNOWN_MAX = 256
-"""Prompts, tools and routes whose hash is remembered."""
+"""Most prompts, tool lists and routes whose hash is remembered."""
 
 log = structlog.get_logger()
 
 
 class Layers:
-    """The recordings of the turns that run, and the texts that many of them share."""
+    """The recordings of running turns, and the texts that turns share."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
         self._recordings: dict[int, Recording] = {}
         self._known: dict[Any, tuple[str, str]] = {}
         self._of: Setup | None = None
-        """The setup that what is known is of."""
+        """The setup that the remembered texts belong to."""
 
     def follow(self, batch: Batch, emit: Emit) -> Emit:
-        """An `Emit` that notes the batch's turn and passes its events on; `emit` itself if nothing is kept."""
+        """Return an `Emit` that records the batch's turn and forwards its events; `emit` itself if records are not
+        kept."""
         if not batch.setup.config.console.keep_days or is_control(batch.lease.sid):
             return emit
         while len(self._recordings) >= RECORDINGS_MAX:  # left by turns that another worker took over
@@ -81,11 +83,12 @@ class Layers:
         return recording.follow
 
     def drop(self, turn: int) -> None:
-        """Forgets the recording of a turn that another run ends."""
+        """Discard the recording of a turn that another run will end."""
         self._recordings.pop(turn, None)
 
     def row(self, sid: str, turn: int, inbound: Inbound | None, ending: Ending, at: float) -> LayerRow | None:
-        """The row of a turn that ends; None if nothing is kept of it, or if it cannot be made: the turn ends anyway."""
+        """Return the record row of a turn that ends. Return None if records are not kept or the row cannot be built;
+        the turn ends in either case."""
         try:
             return self._row(sid, turn, inbound, ending, at)
         except Exception as error:
@@ -109,7 +112,7 @@ class Layers:
         return replace(row, **hashes, content=content, texts=dict(shared.values()))
 
     def _shared(self, recording: "Recording", context: MessageContext) -> dict[str, tuple[str, str]]:
-        """The texts that many turns share, each with its hash; the rest of the prompt is put into the record."""
+        """Return the texts that turns share, each with its hash; the rest of the prompt goes into the record."""
         scrub, shared = self._runtime.scrubber.scrub, {}
         if route := self._route(recording, context):
             shared["route"] = route
@@ -162,13 +165,13 @@ class Layers:
         return self._remembered(key, reasons)
 
     def _reason(self, because: Because) -> dict[str, Any]:
-        """The value with its reason in English, and in Chinese if it has one."""
+        """Return the value with its reason in English, and in Chinese if there is one."""
         reason, scrub = because.reason, self._runtime.scrubber.scrub
         chinese = {"zh": scrub(reason.zh)} if isinstance(reason, Bilingual) else {}
         return {"value": because.value, "reason": scrub(str(reason))} | chinese
 
     def _remembered(self, key: Any, make: Callable[[], Any]) -> tuple[str, str]:
-        """Return the hash and the JSON of what `make` returns, which is called once a key."""
+        """Return the hash and the JSON of the value of `make`, which is called once per key."""
         found = self._known.get(key)
         if found is None:
             while len(self._known) >= KNOWN_MAX:
@@ -180,14 +183,14 @@ class Layers:
 
 @dataclass(kw_only=True, slots=True)
 class Recording:
-    """The notes of one process about a turn that runs."""
+    """The data that this process has recorded about a running turn."""
 
     emit: Emit
     setup: Setup
     numbers: Sequence[int]
     record: TurnRecord
     zero: float
-    """The time on `perf_counter` at which the message was accepted."""
+    """The `perf_counter` time at which the message was accepted."""
     started: events.TurnStarted | None = None
     request: ModelRequest | None = None
 
@@ -249,7 +252,7 @@ class Recording:
         )
 
     def _done(self, message: AssistantMessage) -> None:
-        """Notes the end of an attempt; a failed one stays as such."""
+        """Record the end of an attempt. A failed attempt stays in the list of retries."""
         if not self.record.requests:
             return
         request = self.record.requests[-1]

@@ -1,7 +1,7 @@
-"""An agent's memory for a person, from the store: `tools.memory.Memory`, and the notes beside a message.
+"""An agent's memory from the store (`tools.memory.Memory`), and the notes that are added to a message.
 
-The scope is always the call's own session, and for notes its sender in a direct chat: two people, two chats and two
-agents never share one. A person without notes and a session without a search cost no query.
+The scope is the session of the call, and for notes its sender in a direct chat: two users, two chats and two agents
+never share memory. A user without notes and a session without a search cost no query.
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -27,17 +27,18 @@ from tools.memory import Note, Passage
 from tools.tool import Call, note_source, repeats, turn_source
 
 CANDIDATES = 4
-"""Turns read for each wanted result: the index knows which words occur, not how well they fit."""
+"""Turns read per requested result: the index knows which words occur, not how well they match."""
 
 
 def _is_personal(message: MessageContext) -> bool:
-    """Returns True if notes may be kept: a person alone with the bot, and no program, which may serve many people, nor
-    the operator's own turn."""
+    """Return whether notes may be kept: one user alone with the bot. API clients, which may serve many users, and
+    the operator's own turns are excluded."""
     return message.chat.kind == "direct" and message.channel != ApiChannel.name and message.sender.id != ""
 
 
 class StoredMemory:
-    """`setup`, which is built of it, knows whose words in a recalled turn are external to the call."""
+    """The memory of all agents. `setup`, which is built from it, decides whose text in a recalled turn is external
+    to the call."""
 
     setup: Setup | None = None
 
@@ -46,14 +47,14 @@ class StoredMemory:
         self.zone = zone
 
     async def notes(self, session: str, message: MessageContext) -> Sequence[Note]:
-        """Returns the notes, oldest first; empty outside a direct chat."""
+        """Return the notes, oldest first; empty outside a direct chat."""
         if not _is_personal(message):
             return ()
         return await self._store.memory.notes(sender_of(message), agent_of(session))
 
     def saver(self, session: str, message: MessageContext, *, turn: int, at: float, revision: int) -> Save | None:
-        """Returns the function that keeps a note before a compaction of the turn, once, unless the conversation has
-        changed since it was read; None outside a direct chat."""
+        """Return the function that stores a note before the turn is compacted: once, and only if the conversation
+        was not revised since it was read. None outside a direct chat."""
 
         async def save(words: str) -> None:
             with suppress(StoreUnavailable):  # the turn does not hang on it
@@ -97,8 +98,8 @@ class StoredMemory:
         return None
 
     async def _foreign(self, rows: Sequence[Entry], call: Call) -> Collection[int]:
-        """The turns among the rows that hold external content, were made of a request with some, or have the words of
-        people with fewer rights than the call's turn."""
+        """Return the turns that hold external content, came from a request with some, or hold text of users with
+        fewer rights than the call's turn."""
         found = {*_external(rows)}
         if rows and is_among_others(call.message) and self.setup is not None:
             agent, turns = agent_of(call.session), sorted({row.turn for row in rows})
@@ -108,7 +109,8 @@ class StoredMemory:
         return found
 
     async def was_external(self, session: str, turn: int) -> bool:
-        """Return whether external content may have led to what a finished turn said; True of one that is gone."""
+        """Return whether external content may have influenced a finished turn. True for a turn that no longer
+        exists."""
         rows = await self._store.memory.turns(session, [turn])
         return not rows or turn in _external(rows)
 
@@ -117,7 +119,7 @@ class StoredMemory:
 
 
 def _external(rows: Sequence[Entry]) -> Collection[int]:
-    """The turns that hold external content, or were made of a request that did."""
+    """Return the turns that hold external content, or came from a request with some."""
     marked = {row.turn for row in rows if row.kind == "final" and orjson.loads(row.content).get("external")}
     return marked | {turn for turn, messages in numbered_turns(rows) if holds_external(messages)}
 

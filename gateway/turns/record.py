@@ -1,10 +1,10 @@
-"""The record of a turn: the one shape in which it is noted, stored, and shown by `GET /api/turns/ID`, `turns show`, `/why`
+"""The record of a turn, in one shape: it is recorded, stored, and returned by `GET /api/turns/ID`, `turns show`, `/why`
 and `rehearse`.
 
-`gateway.turns.layers` notes and stores what the journal does not have. `turn_record` adds the rest from the journal, the
-inbox and the outbox, so what was recalled or erased there is gone here, too. `missing` says why something is absent.
+`gateway.turns.layers` records what the journal does not have. `turn_record` adds the rest from the journal, the inbox
+and the outbox, so recalled or erased content is missing here as well. `missing` says why something is absent.
 
-Names are camelCase in JSON. A time is ISO with its zone; an offset counts the seconds since the message was accepted.
+Names are camelCase in JSON. A time is ISO with its zone; an offset is in seconds since the message was accepted.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -38,14 +38,14 @@ STEPS: Sequence[str] = ("user", "steered", "assistant", "toolResult")
 PREVIEW_CHARS = 200
 WORDS_CHARS_MAX = 500
 Missing: TypeAlias = Literal["running", "not-kept", "resumed", "recalled", "pruned"]
-"""The reason why a turn lacks layers. `running`: they are kept when it ends. `not-kept`: `console.keepDays` was 0, or it is
-longer ago. `resumed`: a process ended while it worked on the turn, and what it alone knew is gone; the journal's rows are
-there. `recalled`: its message was recalled. `pruned`: the inbox has forgotten the message."""
+"""The reason that a turn lacks layers. `running`: they are stored when it ends. `not-kept`: `console.keepDays` was 0, or the
+record has expired. `resumed`: a process ended during the turn and its part of the record is lost; the journal rows
+remain. `recalled`: the message was recalled. `pruned`: the inbox no longer has the message."""
 context_json: TypeAdapter[MessageContext] = TypeAdapter(MessageContext)
 
 
 class Shape(BaseModel, alias_generator=to_camel, populate_by_name=True):
-    """One object of the JSON."""
+    """The base of all objects in the JSON."""
 
 
 class TurnTokens(Shape):
@@ -59,9 +59,9 @@ class TurnTokens(Shape):
 
 
 class TurnSummary(Shape):
-    """A turn in the list. `outcome` is `waiting` or `running`, or as it ended: `replied`, `silent`, `failed`, `declined`,
-    `stopped`, `recalled`, `over-budget`, `stale`; `reason` says more. `text` is the beginning of the message, empty once it
-    was recalled or pruned."""
+    """A turn in the list. `outcome` is `waiting`, `running`, or how it ended: `replied`, `silent`, `failed`,
+    `declined`, `stopped`, `recalled`, `over-budget`, `stale`; `reason` adds detail. `text` is the start of the
+    message, empty once recalled or pruned."""
 
     id: int = 0
     session: str = ""
@@ -72,18 +72,18 @@ class TurnSummary(Shape):
     chat: str = ""
     thread: str | None = None
     person: str = ""
-    """`channel:id`."""
+    """The sender as `channel:id`."""
     name: str = ""
-    """The sender's name as the platform gives it."""
+    """The sender's display name on the platform."""
     title: str = ""
-    """The chat's title: of a group, or of a chat of the page."""
+    """The chat's title: that of a group, or of a web chat conversation."""
     text: str = ""
     outcome: str = ""
     reason: str = ""
     at: str = ""
     """The time when the message was accepted."""
     seconds: float | None = None
-    """Seconds from acceptance to the end of the turn; the sending comes after. Null until then."""
+    """Seconds from acceptance to the end of the turn, without the send. Null until then."""
     model: str = ""
     """The `provider/model` of the last answer."""
     models: list[str] = []
@@ -95,9 +95,9 @@ class TurnSummary(Shape):
 
 
 class TurnList(Shape):
-    """`GET /api/turns`: the newest first, at most 50; those that wait or run are at the head of the first page. `before`
-    is the next page's parameter, null at the end. `searched` turns were read for it, if words were searched for: a page
-    ends after 5,000 of them."""
+    """`GET /api/turns`: newest first, at most 50. Waiting and running turns are at the top of the first page.
+    `before` is the parameter of the next page, null on the last one. With a text search, `searched` is the number of
+    turns read: a page ends after 5,000."""
 
     turns: list[TurnSummary]
     before: int | None
@@ -108,10 +108,11 @@ class TurnList(Shape):
 
 
 class SectionLayer(Shape):
-    """A section of the system prompt. `stable`: it is above the cache boundary. A chat's own have no `hash`."""
+    """A section of the system prompt. `stable`: it is before the cache boundary. Sections of a single chat have no
+    `hash`."""
 
     heading: str
-    """Empty for the first one, which says who the assistant is."""
+    """Empty for the first section, which describes the assistant."""
     chars: int
     stable: bool
     hash: str = ""
@@ -123,35 +124,36 @@ class SectionLayer(Shape):
 
 
 class StepLayer(Shape):
-    """A row of the turn's transcript, as the model reads it. `row` is its number in the conversation, by which requests
-    name it."""
+    """A row of the turn's transcript, as the model reads it. Requests refer to it by `row`, its number in the
+    conversation."""
 
     row: int
     role: Literal["user", "steered", "assistant", "toolResult"]
     chars: int
     text: str
     metadata: str = ""
-    """The blocks before a person's message while the turn runs."""
+    """The metadata blocks before a user message, while the turn runs."""
     images: int = 0
 
 
 class HeldTurns(Shape):
-    """The earlier turns that a request holds, by their numbers: `GET /api/turns/ID` has each."""
+    """The range of earlier turns in a request: `GET /api/turns/ID` returns each."""
 
     turns: int = 0
     first: int | None = None
     last: int | None = None
     summary: bool = False
-    """True if a summary replaces what was before them."""
+    """True if a summary replaces the turns before them."""
 
 
 class ResponseLayer(Shape):
-    """The text, the thinking and the calls are the journal's; the rest is noted, also if the journal has no answer."""
+    """The text, the thinking and the calls are from the journal. The rest is recorded, even if the journal has no
+    answer."""
 
     text: str = ""
     thinking: str = ""
     calls: list[str] = []
-    """The ids of the calls that it asks for."""
+    """The ids of the tool calls in the answer."""
     stop_reason: str = ""
     tokens: TurnTokens = TurnTokens()
     estimated: bool = False
@@ -160,13 +162,13 @@ class ResponseLayer(Shape):
     error: str = ""
     """The kind of the error, such as `rate_limited`."""
     words: str = ""
-    """The vendor's own words, cut."""
+    """The vendor's error text, truncated."""
     timestamp: float = 0.0
-    """The answer's, by which it is found in the journal."""
+    """The timestamp of the answer, which identifies it in the journal."""
 
 
 class FailedAttempt(Shape):
-    """An attempt that failed, and was followed by another one. `at` is an offset."""
+    """A failed attempt that was followed by another one. `at` is an offset."""
 
     at: float
     error: str
@@ -174,8 +176,8 @@ class FailedAttempt(Shape):
 
 
 class RequestLayer(Shape):
-    """A request to a model. Offsets are null for a request of an earlier process. `messages` counts the turn's own messages
-    that it holds, and `rows` are these."""
+    """A request to a model. Offsets are null for a request of an earlier process. `messages` counts the messages of
+    this turn in the request; `rows` lists them."""
 
     round: int
     state: Literal["answered", "failed", "running"] = "running"
@@ -199,13 +201,13 @@ class ApprovalLayer(Shape):
     id: str
     state: str
     by: str = ""
-    """The person who decided, as `channel:id`."""
+    """The user who decided, as `channel:id`."""
     at: str | None = None
 
 
 class CallLayer(Shape):
-    """`chars` is the length of the whole result, `cut` says that the model got less of it. `external`: it is untrusted
-    content. `row` is that of the result."""
+    """A tool call. `chars` is the length of the whole result; `cut` means that the model got less. `external`: the
+    result is untrusted content. `row` is the row of the result."""
 
     id: str
     round: int = 0
@@ -226,7 +228,7 @@ class CallLayer(Shape):
 
 
 class PartLayer(Shape):
-    """A message that was sent, or is to be. `tool`: the agent sent it itself, by the `message` tool."""
+    """A message that was or will be sent. `tool`: the agent sent it with the `message` tool."""
 
     number: int
     state: Literal["queued", "sent", "failed"]
@@ -243,7 +245,7 @@ class PartLayer(Shape):
 
 
 class Stage(Shape):
-    """One bar of the timeline. Stages may lie side by side: calls that only read run together."""
+    """One bar of the timeline. Stages may overlap: read-only calls run in parallel."""
 
     kind: Literal["waited", "prepared", "request", "retry", "call", "reply"]
     label: str
@@ -253,52 +255,53 @@ class Stage(Shape):
 
 
 class EventLayer(Shape):
-    """The platform's event as received, decrypted, its tokens struck out; null if it was not kept."""
+    """The platform's event as received, decrypted, with its tokens redacted; null if it was not stored."""
 
     at: str
     body: Any = None
 
 
 class TurnRecord(Shape):
-    """`GET /api/turns/ID`. Texts are scrubbed."""
+    """`GET /api/turns/ID`. All texts are scrubbed of secrets."""
 
     turn: TurnSummary = TurnSummary()
     currency: str = ""
     missing: list[Missing] = []
     accepted: float | None = None
-    """The time from which offsets count."""
+    """The time that offsets count from."""
     began: float | None = None
     ready: float | None = None
-    """The offsets of the work's begin, and of the prompt."""
+    """The offsets at which the work began and the prompt was ready."""
     events: list[EventLayer] = []
-    """One for each message that the turn answers, as `contexts`; oldest first."""
+    """One for each message that the turn answers, like `contexts`; oldest first."""
     contexts: list[dict[str, Any]] = []
-    """The common message contexts (`MessageContext`)."""
+    """The normalised message contexts (`MessageContext`)."""
     route: dict[str, Any] = {}
-    """`agent`, `binding`, `session`, `access`, `model` and `tools`, each `{value, reason}`, as `routes explain` has them."""
+    """`agent`, `binding`, `session`, `access`, `model` and `tools`, each `{value, reason}`, the same as in `routes
+    explain`."""
     prompt: list[SectionLayer] = []
     tools: list[dict[str, Any]] = []
-    """`name`, `summary` and `parameters` of each tool that was offered."""
+    """`name`, `summary` and `parameters` of each offered tool."""
     steps: list[StepLayer] = []
     requests: list[RequestLayer] = []
     calls: list[CallLayer] = []
     reply: list[PartLayer] = []
     timeline: list[Stage] = []
     masked: int = 0
-    """Keys of a known shape (`sk-…`, `AKIA…`, bot tokens) that were replaced by `***` in this answer."""
+    """The number of secrets of a known format (`sk-…`, `AKIA…`, bot tokens) were replaced by `***` in this response."""
     clipped: dict[str, int] = {}
-    """The texts and lists that were cut, by their places as JSON pointers, each with its whole length. Only the answer
-    over HTTP is cut; `GET /api/turns/ID/text?at=PLACE` has the text."""
+    """Truncated texts and lists: JSON pointer to full length. Only the HTTP response is truncated; `GET
+    /api/turns/ID/text?at=PLACE` returns the full text."""
 
 
 def heading_of(section: str) -> str:
-    """The heading of a section of the prompt; empty for the first one."""
+    """Return the heading of a section of the prompt; empty for the first one."""
     first = section.partition("\n")[0]
     return first.removeprefix("## ") if first.startswith("## ") else ""
 
 
 def response_of(answer: AssistantMessage) -> ResponseLayer:
-    """The response without its text, thinking and calls."""
+    """Return the response without its text, thinking and calls."""
     usage, error = answer.usage, answer.error
     return ResponseLayer(
         stop_reason=answer.stop_reason,
@@ -313,7 +316,7 @@ def response_of(answer: AssistantMessage) -> ResponseLayer:
 
 
 def turn_record(stored: StoredTurn, zone: tzinfo, currency: str) -> TurnRecord:
-    """Return the stored record, completed from the rows of the journal, the inbox and the outbox."""
+    """Return the stored record, completed from the journal, the inbox and the outbox."""
     record = TurnRecord.model_validate_json(stored.content or "{}")
     inbounds = [(row["at"], inbound) for row in stored.messages if (inbound := read_inbound(row["body"]))]
     steps = [(row["seq"], row["kind"], message) for row in stored.rows if (message := _message(row))]
@@ -379,7 +382,7 @@ def _json(text: str) -> Any:
 
 
 def _message(row: Mapping[str, Any]) -> Message | None:
-    """None for what is no step, and what cannot be read."""
+    """Return None for a row that is not a step or cannot be read."""
     try:
         return message_json.validate_json(row["content"]) if row["kind"] in STEPS else None
     except ValidationError:
@@ -406,7 +409,7 @@ def _step(row: int, kind: Any, message: Message) -> StepLayer:
 
 
 def _requests(record: TurnRecord, steps: Sequence[tuple[int, Message]], tools_hash: str) -> Iterator[RequestLayer]:
-    """The requests; of an earlier process, the journal has the answers alone, and they come first."""
+    """Yield the requests. For those of an earlier process the journal only has the answers; they come first."""
     answers = [(row, it) for row, it in steps if isinstance(it, AssistantMessage)]
     noted = {it.response.timestamp for it in record.requests if it.response}
     for number, (row, answer) in enumerate(answers, start=1):
@@ -441,7 +444,8 @@ def _whole(answer: AssistantMessage) -> ResponseLayer:
 def _calls(
     record: TurnRecord, steps: Sequence[tuple[int, Message]], approvals: Mapping[str, Mapping[str, Any]], zone: tzinfo
 ) -> Iterator[CallLayer]:
-    """The calls of the answers in order. An id may occur twice: its first result and times are those of its first call."""
+    """Yield the calls of the answers in order. If an id occurs twice, its first result and times belong to its first
+    call."""
     noted = list(record.calls)
     results = [(row, it) for row, it in steps if isinstance(it, ToolResultMessage)]
     answers = [(row, it) for row, it in steps if isinstance(it, AssistantMessage)]
@@ -495,7 +499,7 @@ def _part(row: Mapping[str, Any]) -> PartLayer:
 
 
 def _timeline(record: TurnRecord, ended: float | None) -> Iterator[Stage]:
-    """The stages; none if it is unknown when the work began."""
+    """Yield the stages; none if the start of the work is unknown."""
     if record.began is None or record.accepted is None:
         return
     begun = max(0.0, record.began)

@@ -1,6 +1,7 @@
-"""The report of an end: rows in the transcript of the conversation that asked, and the reply to the message that did.
+"""Report the end of a task or background command: write transcript rows in the conversation that started it, and reply
+to the message that asked for it.
 
-Tasks and background commands report in the same way: once, unless a turn has had the end as a tool's result already.
+Both report the same way: once, unless a turn already got the end as a tool result.
 """
 
 import json
@@ -28,8 +29,8 @@ LINE_CHARS_SHOWN = 200
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CommandEnd:
-    """The facts of a background command's end. `seconds` is None if it was lost with its gateway; `note` says how it ended,
-    `details` are those of the tool's result."""
+    """The end of a background command. `seconds` is None if the gateway's restart lost it; `note` says how it ended;
+    `details` are those of the tool result."""
 
     note: str
     details: dict[str, str | int | None]
@@ -40,7 +41,7 @@ command_end_json: TypeAdapter[CommandEnd] = TypeAdapter(CommandEnd)
 
 
 async def report_command(runtime: Runtime, batch: Batch) -> Ending:
-    """The reply that says how a background command has ended, once its rows are in the transcript. Raises Fenced or
+    """Write the transcript rows and return the reply that says how a background command ended. Raises Fenced or
     Revised."""
     context, origin = batch.inbound.context, batch.inbound.context.origin
     if origin is None or batch.inbound.recalled:
@@ -62,8 +63,8 @@ async def report_command(runtime: Runtime, batch: Batch) -> Ending:
 
 
 async def keep(runtime: Runtime, batch: Batch, arguments: dict[str, Any], given: ToolResultMessage) -> None:
-    """Writes the rows of a report: the gateway's note, and the end as the result of a call with these arguments. Raises
-    Fenced or Revised."""
+    """Write the rows of a report: the gateway's note, and the end as the result of a call with these arguments.
+    Raises Fenced or Revised."""
     context, at, turn = batch.inbound.context, runtime.now(), batch.turn
     assert context.origin is not None
     note = f"[message_id: {context.message_id}]\n{own_note(context.origin, SAID[context.origin.kind])}"
@@ -79,7 +80,7 @@ async def keep(runtime: Runtime, batch: Batch, arguments: dict[str, Any], given:
 
 
 def tells(row: str, id_: str) -> bool:
-    """True if a tool's result in the transcript already says how the task, or the command, ended."""
+    """Return whether a tool result in the transcript already says how the task or command ended."""
     with suppress(ValidationError):
         message = message_json.validate_json(row)
         details = message.details if isinstance(message, ToolResultMessage) else None
@@ -91,7 +92,7 @@ def _head(origin: Origin, end: CommandEnd, language: Language) -> str:
     id_, name, note = origin.id, value(origin.title), end.note.partition(": ")[2]
     if end.seconds is None:
         return Bilingual(
-            f"Command {id_}, {name}, was lost: the gateway restarted, which ended it. What it wrote last may be missing.",
+            f"Command {id_}, {name}, was lost: the gateway restarted, which ended it. Its last output may be missing.",
             f"命令 {id_}（{name}）已丢失：网关重新启动，命令随之结束，最后的输出可能不完整。",
         )(language)
     return Bilingual(

@@ -1,8 +1,8 @@
-"""Tasks: `tools.task.Delegate` over the store, and the way of a result back into the conversation that asked.
+"""Tasks: `tools.task.Delegate` on the store, and the report of a result to the conversation that asked.
 
 A task is a message in a separate conversation, so it runs, waits for approvals and survives a kill like any turn. The
-commit of its last turn puts its report into the inbox of the conversation that asked. There the report waits for its
-place in the lane, and is sent unless a turn has had the result already: that conversation's transcript says so.
+commit of its last turn puts its report into the inbox of the conversation that asked. There the report waits in the
+lane. It is sent unless that conversation's transcript already has the result.
 """
 
 import asyncio
@@ -41,10 +41,10 @@ from tools.tool import SOURCES, Call, ToolError, repeats, task_source, turn_sour
 ID_CHARS = 8
 IDS_TRIED = 3
 LOOK_SECONDS = 1.0
-"""Seconds after which a waiting turn looks whether another replica has ended the task."""
+"""Polling interval in seconds of a waiting turn, in case another replica ends the task."""
 LISTED_MAX = 20
 RESULT_CHARS_MAX = 20_000
-"""Characters of a result that the conversation keeps; people are sent all of it."""
+"""Characters of a result that the conversation keeps; the user is sent all of it."""
 _STATES: dict[str, TaskState] = {"replied": "ended", "silent": "ended", "stopped": "stopped", "recalled": "recalled"}
 
 log = structlog.get_logger()
@@ -52,7 +52,7 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Result:
-    """The content of a task's result. `paths`: the files as the agent named them, in the workspace."""
+    """The content of a task's result. `paths` are the workspace paths that the agent named."""
 
     text: str = ""
     files: tuple[StoredFile, ...] = ()
@@ -68,7 +68,7 @@ result_json: TypeAdapter[Result] = TypeAdapter(Result)
 
 
 class Tasks:
-    """Begins, ends and reports the tasks of all conversations. `serve` gives it the gateway that it works in."""
+    """Start, end and report the tasks of all conversations. `serve` binds it to a gateway."""
 
     def __init__(self) -> None:
         self._ended: dict[str, asyncio.Event] = {}
@@ -132,14 +132,15 @@ class Tasks:
             raise _unavailable() from error
 
     async def of(self, session: str) -> Sequence[Task]:
-        """The tasks of a conversation: all that run, then the newest of the others; each newest first. Raises
-        StoreUnavailable."""
+        """Return the tasks of a conversation: all running ones, then the newest of the others; each newest first.
+        Raises StoreUnavailable."""
         tasks = [*reversed(await self._store.of(session))]
         running = [it for it in tasks if it.ended is None]
         return [*running, *[it for it in tasks if it.ended is not None][: max(0, LISTED_MAX - len(running))]]
 
     async def halt(self, tasks: Sequence[Task], *, by: int) -> Sequence[Task]:
-        """Stops the tasks that still run, as the command `by`; returns those that it stopped. Raises StoreUnavailable."""
+        """Stop the tasks that still run, on behalf of command `by`, and return those it stopped. Raises
+        StoreUnavailable."""
         stopped = await self._store.stop([it.id for it in tasks], by, self._runtime.now())
         for task in stopped:
             await self._approvals.cancel(task.sid, by)
@@ -148,12 +149,12 @@ class Tasks:
         return stopped
 
     async def halt_of(self, session: str, turn: int, *, by: int) -> Sequence[Task]:
-        """Stops the tasks that a turn has asked for, once the conversation forgets the turn. Raises StoreUnavailable."""
+        """Stop the tasks that a turn started, because the conversation forgets that turn. Raises StoreUnavailable."""
         return await self.halt([it for it in await self._store.of(session) if it.turn == turn], by=by)
 
     async def end_of(self, sid: str, turn: int, ending: Ending) -> TaskEnd | None:
-        """The end of the task whose conversation it is, to be committed with its turn; None if it has no task, or if more
-        comes: a decision, or another message. Raises StoreUnavailable."""
+        """Return the end of the task of this conversation, to commit together with its turn. None if there is no
+        task, or if a decision or another message is still to come. Raises StoreUnavailable."""
         if (id_ := task_of(sid)) is None or await self._store.goes_on(sid, turn):
             return None
         if (task := await self._store.get(id_)) is None:  # erased
@@ -170,14 +171,14 @@ class Tasks:
         )
 
     def committed(self, end: TaskEnd) -> None:
-        """Wakes the turn that waits for the task, and the conversation that it reports to."""
+        """Wake the turn that waits for the task, and the conversation that gets its report."""
         self._tell(end.id)
         if end.report:
             self._runtime.expect(end.report.sid)
         log.info("task_ended", task=end.id, state=end.state)
 
     def report_of(self, task: Task) -> Delivery:
-        """The message that reports the task's end to the conversation that asked."""
+        """Build the message that reports the task's end to the conversation that asked."""
         asked = context_json.validate_json(task.origin)
         context = replace(asked, sent_at=self._now, origin=_origin(asked, "result", task.id, task.title))
         inbound = Inbound(agent=agent_of(task.parent), context=context, command=REPORT)
@@ -186,7 +187,7 @@ class Tasks:
         )
 
     async def report(self, batch: Batch) -> Ending:
-        """The reply that says how a task has ended, once its rows are in the transcript. Raises Fenced or Revised."""
+        """Write the transcript rows and return the reply that says how a task ended. Raises Fenced or Revised."""
         context, origin = batch.inbound.context, batch.inbound.context.origin
         task = await self._store.get(origin.id) if origin else None
         if origin is None or task is None or batch.inbound.recalled or task.state == "recalled":
@@ -200,7 +201,7 @@ class Tasks:
         return Ending(outcome="reported", reply=Reply(text=f"{head}\n\n{result.text}".strip(), files=result.files))
 
     async def _keep(self, batch: Batch, task: Task, result: Result) -> None:
-        """Writes the report's rows: the gateway's note, and the result as one of the tool's."""
+        """Write the rows of the report: the gateway's note, and the result as a tool result."""
         text, has_failed = truncate_result(result.whole or task.state, RESULT_CHARS_MAX), task.state != "ended"
         details: dict[str, Any] = {"id": task.id, "state": task.state}
         details[SOURCES] = [turn_source(task.turn), task_source(task.id)]
@@ -212,7 +213,7 @@ class Tasks:
         await keep(self._runtime, batch, {"action": "list", "id": task.id}, given)
 
     async def _waited(self, task: Task) -> Task:
-        """Returns the task once it has ended, or as it is when the time for waiting is over."""
+        """Wait for the task to end. On timeout, return it in its current state."""
         event, loop = self._ended.setdefault(task.id, asyncio.Event()), asyncio.get_running_loop()
         begun = min(task.started, self._runtime.now())
         until = loop.time() + begun + self._runtime.setup.limits.task_wait_seconds - self._runtime.now()
@@ -225,7 +226,7 @@ class Tasks:
         return task
 
     def is_awaited(self, sid: str) -> bool:
-        """True if a turn of this process waits for the task whose conversation it is."""
+        """Return whether a turn of this process waits for the task of this conversation."""
         return task_of(sid) in self._ended
 
     def _tell(self, id_: str) -> None:
@@ -233,7 +234,7 @@ class Tasks:
             event.set()
 
     def _agent(self, order: Order, call: Call) -> str:
-        """The agent that is to do it: one that the person may talk to here. Raises ToolError."""
+        """Return the agent that does the task: one that the user may talk to here. Raises ToolError."""
         setup, own = self._runtime.setup, agent_of(call.session)
         if task_of(call.session):
             raise ToolError("TOOL_NOT_ALLOWED", "a task hands nothing on; do it yourself")
@@ -273,13 +274,13 @@ class Tasks:
 
 
 def wordless(context: MessageContext) -> MessageContext:
-    """The message to reply to, without its words."""
+    """Return the message to reply to, without its text."""
     answered = context.press.message_id if context.press else context.message_id
     return replace(context.wordless, press=None, message_id=answered, language=language_for(context))
 
 
 def _origin(asked: MessageContext, kind: OriginKind, id_: str, title: str) -> Origin:
-    """The origin of a message on behalf of the person for whom the asking turn ran."""
+    """Return the origin of a message on behalf of the user for whom the asking turn runs."""
     before = asked.origin
     by_operator, is_external = (before.by_operator, before.external) if before else (False, False)
     return Origin(kind=kind, id=id_, title=title, by_operator=by_operator, external=is_external)

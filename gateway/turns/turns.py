@@ -1,7 +1,7 @@
-"""One turn from the inbox row to the finished reply: the agent runner between two durable ends.
+"""Run one turn from the inbox row to the finished reply: the agent runner between two durable ends.
 
-Every step is journaled before the next one, so a crash leaves enough to continue. Every turn is finished with a reply, a
-recorded silence, or a sentence that says what went wrong: never with nothing.
+Each step is journaled before the next one, so a crash leaves enough to continue. Every turn ends with a reply, a
+recorded silence, or a sentence that says what went wrong.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -45,13 +45,13 @@ log = structlog.get_logger()
 
 
 RunCommand: TypeAlias = Callable[[str, int, Inbound], Awaitable[Ending]]
-"""Runs the command that a message is: its conversation, its number, the message."""
+"""Run the command in a message, given its conversation, its turn number and the message."""
 TakeEffect: TypeAlias = Callable[[str, int, Inbound], Awaitable[None]]
-"""Has a message stop or decide what it stops or decides, without a reply. Idempotent."""
+"""Apply the stop or decision in a message, without a reply. Idempotent."""
 
 
 class Turns:
-    """Runs the messages of every lane. The methods that return parts finish a turn durably."""
+    """Run the messages of every lane. Methods that return parts finish a turn durably."""
 
     def __init__(
         self,
@@ -73,11 +73,11 @@ class Turns:
         self.start = TurnStart(runtime, approvals)
 
     def is_awaited(self, sid: str) -> bool:
-        """True if it is the conversation of a task for which a running turn waits."""
+        """Return whether this is the conversation of a task that a running turn waits for."""
         return self._tasks.is_awaited(sid)
 
     async def run(self, lease: Lease, work: Work) -> Sequence[OutboxPart]:
-        """Finish the work's first turn. Raises Fenced, Drained, Stopped or StoreUnavailable if this run does not."""
+        """Finish the first turn of the work. Raises Fenced, Drained, Stopped or StoreUnavailable if this run cannot."""
         if unreadable := [it for it in work.waiting if not is_readable(it.body)]:
             return await self._finish.unreadable(lease, unreadable)
         if (ended := await self._ended(lease, work)) is not None:
@@ -135,11 +135,12 @@ class Turns:
         return Watch(shows, context, emit, self._runtime.scrubber, resumed=resumed)
 
     async def end_stopped(self, lease: Lease, work: Work) -> Sequence[OutboxPart]:
-        """Ends a begun turn silently: the stop's own reply says so. Messages whose turn had not begun are loaded again."""
+        """End a begun turn silently; the stop command replies itself. Messages whose turn has not begun are loaded
+        again."""
         return (await self._ended(lease, now) if (now := await self._begun(lease)) else None) or []
 
     async def _ended(self, lease: Lease, work: Work) -> Sequence[OutboxPart] | None:
-        """Ends stopped and recalled messages before they run; None without any."""
+        """End stopped and recalled messages before they run. Return None if there are none."""
         begun, first = work if work.so_far else None, work.waiting[0]
         recalled = begun is not None and await has_recalled(self._runtime, lease.sid, first.turn)
         if is_control(lease.sid):
@@ -161,7 +162,7 @@ class Turns:
             await self._store.changes.wipe(lease.sid, first.turn, self._runtime.now(), ended=False)
         parts = await self._finish.all(lease, concerned, ending, begun=begun)
         if begun:
-            # A recall that came since the look above found the turn at work, and left its words to this end.
+            # The message may be recalled after the check above. That recall saw a running turn and left the wipe to us.
             if await has_recalled(self._runtime, lease.sid, first.turn):
                 await self._store.changes.wipe(lease.sid, first.turn, self._runtime.now(), ended=True)
             self._show(Progress(context=inbound_of(first.body).context, outcome="stopped"))
@@ -180,18 +181,18 @@ class Turns:
             channel.show(end)
 
     async def end_stuck(self, lease: Lease, work: Work) -> Sequence[OutboxPart]:
-        """Ends a turn that would not end by itself, with an apology."""
+        """Force-finish a turn that ignored cancellation and reply with an error."""
         work = await self._begun(lease) or work
         text = sentences.internal_error(language_for(inbound_of(work.waiting[0].body).context))
         return await self._finish.all(lease, work.waiting[:1], _apology("stuck", text), begun=work)
 
     async def _begun(self, lease: Lease) -> Work | None:
-        """Loads the message of the turn that has begun, alone."""
+        """Load only the message of the turn that has begun."""
         work = (await self._store.load(lease, history_turns=1, waiting_max=1)).work
         return work if work is not None and work.so_far else None
 
     async def _ending(self, batch: Batch, emit: Emit) -> Ending:
-        """The turn's ending with what it cost. Our own fault becomes a sentence to the user."""
+        """Return the turn's ending and its cost. An internal error becomes a sentence for the user."""
         inbound, work = batch.inbound, batch.work
         language = language_for(inbound.context)
         account = account_of(self._runtime, batch.setup.config, inbound.agent, inbound.context, turn=batch.turn)
@@ -258,7 +259,7 @@ class Turns:
         return labelled(batch, ending)
 
     async def _report(self, batch: Batch) -> Ending:
-        """The report on a task or a background command, unless its reader may not write here any more."""
+        """Return the report on a task or background command, unless its reader has lost access."""
         context = batch.inbound.context
         if reason := await self._runtime.refusal(context, batch.inbound.agent):
             return Ending(outcome="reported", reply=Reply(text=lost_access(reason, context)), reason=reason)
@@ -271,7 +272,7 @@ class Turns:
         return ending.saying(text=sentences.over_budget(spent, language_for(batch.inbound.context)))
 
     async def _begin_anew(self, batch: Batch) -> Work:
-        """Ends the session behind its last turn; later choices, such as a model, stay valid."""
+        """End the session after its last turn; later choices, such as a model, stay valid."""
         sid, ended = batch.lease.sid, batch.work.history[-1].turn
         await self._runtime.choices.choose_queue(sid, "", turn=ended, at=self._runtime.now())
         await self._store.mark(sid, SessionMark(turn=ended, kind="new", at=self._runtime.now()))
@@ -280,7 +281,7 @@ class Turns:
         return replace(fresh, has_notes=batch.work.has_notes, stopped=batch.work.stopped)
 
     async def _control(self, batch: Batch, account: BudgetAccount | None) -> Ending:
-        """The answer to a command, or the note that too many messages wait, or come."""
+        """Return the answer to a command, or the note that messages are too many or too fast."""
         inbound = batch.inbound
         if asks_model(inbound.command) and (note := await self._note(batch)):
             return note
@@ -291,7 +292,8 @@ class Turns:
         return await self._run_command(conversation(batch.lease.sid), batch.turn, inbound)
 
     async def _note(self, batch: Batch) -> Ending | None:
-        """The note for a message over a limit: too many wait, or come too fast. None for a command within the rates."""
+        """Return the note for a message over a limit: too many are waiting, or they arrive too fast. None for a
+        command within the rates."""
         language, rates = language_for(batch.inbound.context), batch.setup.config.rates.by_whom
         limit = await self._store.rate_limit(batch.turn, rates) if rates else None
         if limit is None:
@@ -327,9 +329,9 @@ class TurnStart:
         self._approvals = approvals
 
     def wait_seconds(self, lease: Lease, work: Work, *, during_turn: bool, waited: bool) -> float:
-        """Returns the seconds to wait for more messages. `during_turn`: these arrived while a turn ran; the chat must
-        then be quiet for a moment before they are answered. A part of something waits for the rest of it. A turn that has
-        begun does not wait, nor does a message wait for other people's. No message is `waited` for twice."""
+        """Return how many seconds to wait for more messages. `during_turn`: they arrived while a turn ran, so they
+        are debounced. A message with `more` parts waits for the rest. A begun turn does not wait, and messages of
+        other senders are not waited for. `waited` means that this message was already debounced."""
         if self.is_away(work):
             return AWAY_SECONDS
         if (
@@ -347,21 +349,21 @@ class TurnStart:
         return max(hold, queue.debounce(work.waiting, now)) if during_turn else hold
 
     async def leaves_out_branches(self, sid: str, work: Work) -> bool:
-        """Writes which turns are on other branches of the conversation, so that the next one does not read them. True if
-        the work is to be loaded again."""
+        """Mark the turns on other branches of the conversation so that the next turn skips them. Return True if the
+        work must be loaded again."""
         first = work.waiting[0]
         if work.so_far or not is_readable(first.body):
             return False
         context = inbound_of(first.body).context
         if not context.branch and context.origin is None:  # one that comes later may have been asked for before
             return False
-        # What was asked for on another branch is not wanted here.
+        # Cancel approvals requested on another branch: they do not apply here.
         if context.branch == "begins" and context.origin is None and not is_control(sid):
             await self._approvals.cancel(sid, first.turn)
         return await self._store.branches.leave_out(conversation(sid), first.turn, context)
 
     def is_away(self, work: Work) -> bool:
-        """True if the config has no such account now: an edit may have taken it away for a moment only."""
+        """Return whether the config lacks the message's account now: an edit may have removed it briefly."""
         setup, first = self._runtime.setup, work.waiting[0]
         if not is_readable(first.body) or setup.channel(inbound_of(first.body).context):
             return False
@@ -369,7 +371,7 @@ class TurnStart:
 
 
 class Finish:
-    """Ends messages durably; each method returns the parts that are to be sent."""
+    """End messages durably; each method returns the parts to send."""
 
     def __init__(self, runtime: Runtime, layers: Layers, tasks: Tasks) -> None:
         self._runtime = runtime
@@ -388,7 +390,8 @@ class Finish:
         *,
         revision: int | None = None,
     ) -> Sequence[OutboxPart]:
-        """`replaces`: the handle of the unfinished answer. `revision`: the conversation's that the answer was made of."""
+        """Finish one message. `replaces`: the handle of its draft. `revision`: the conversation's revision that the
+        answer is based on."""
         seconds, aside = self._runtime.now() - began, is_control(lease.sid)
         shown, task = ending, None
         if task_of(lease.sid):  # its words go into a report, or wait for a decision
@@ -399,7 +402,7 @@ class Finish:
         final = Entry(turn=turn, kind="final", content=ending.record(len(parts), at), spent=ending.spent)
         entries = [entry(turn, ending.message), final] if ending.message else [final]
         layers = self._layers.row(lease.sid, turn, inbound, ending, at)
-        # A reminder is a turn of the conversation; that it is still to be sent keeps nobody waiting there.
+        # A reminder is a turn of the conversation. Its unsent message must not block that conversation.
         beside = saying_session(lease.sid) if inbound.command == SAY and not aside else None
         queued = await self._store.finish(
             lease, entries, parts, at=at, dead=ending.dead, revision=revision, layers=layers, task=task, beside=beside
@@ -415,7 +418,7 @@ class Finish:
     async def all(
         self, lease: Lease, messages: Sequence[WaitingMessage], ending: Ending, *, begun: Work | None = None
     ) -> Sequence[OutboxPart]:
-        """Finishes several messages. `begun`: the one message's turn so far, whose unfinished answer is removed."""
+        """Finish several messages. `begun`: the turn so far of the only message, whose draft is removed."""
         parts: list[OutboxPart] = []
         for message in messages:
             opened = await self._store.draft(lease.sid, message.turn) if begun else None
@@ -426,7 +429,8 @@ class Finish:
         return parts
 
     async def unreadable(self, lease: Lease, messages: Sequence[WaitingMessage]) -> Sequence[OutboxPart]:
-        """Closes messages whose sender cannot be read either, so no reply is sent. The operator may replay them."""
+        """Close unreadable messages. Their sender is unreadable too, so no reply is sent. The operator may replay
+        them."""
         for message in messages:
             at = self._runtime.now()
             ending = Ending(outcome="failed", reason="unreadable", dead=True)
@@ -439,7 +443,7 @@ class Finish:
         return []
 
     def _with_bill(self, ending: Ending, inbound: Inbound, work: Work) -> Ending:
-        """Adds the cost of the turn's summary, if no step behind it has counted it."""
+        """Add the cost of the turn's summary, unless a later step has counted it."""
         if (made := work.made) is None:
             return ending
         account = account_of(self._runtime, self._runtime.setup.config, inbound.agent, inbound.context, turn=made.by)
@@ -448,7 +452,7 @@ class Finish:
         return replace(ending, answers=made.answers, spent=account.spent() if account else None)
 
     def _report(self, turn: int, agent: str, ending: Ending, seconds: float) -> None:
-        """Writes the log line and the metrics."""
+        """Write the log line and update the metrics."""
         metrics = self._runtime.metrics
         metrics.turns.labels(agent, ending.outcome).inc()
         metrics.turn_seconds.observe(seconds)

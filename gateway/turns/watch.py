@@ -1,7 +1,7 @@
-"""The view of a turn while it runs: the events of the loop, sent to a channel that can show them to people.
+"""Show a running turn: send the loop's events to channels that can display progress.
 
-The channel gets the newest state as a whole, a few times a second at most; the answer does not need it. Text that the
-reply will not have is not shown: directives, the silent token, and the text of a failed attempt.
+The channel gets the complete newest state, at most a few times a second, and the answer does not depend on it. Text
+that will not be in the reply is not shown: directives, the silent token, and the text of a failed attempt.
 """
 
 import asyncio
@@ -35,16 +35,16 @@ log = structlog.get_logger()
 
 SHOW_SECONDS = 0.1
 SHOW_SHARE = 0.1
-"""The largest share of the time that goes into showing one turn: a long answer is shown more seldom."""
+"""The largest share of time spent on showing one turn: long answers are shown less often."""
 ABOUT_CHARS = 200
 DETAIL_CHARS = 4_000
-"""Characters of the arguments, and of the result, of a call."""
+"""Characters of the arguments and of the result of a call."""
 
 
 @dataclass(eq=False)
 class Watch:
-    """Watches one turn, for the length of the `with`. `tell` receives every event; `outcome` is the turn's. Without
-    `shows`, events only pass to `emit`."""
+    """Watch one turn for the length of the `with`. `tell` receives every event; `outcome` is the turn's. Without
+    `shows`, events are only forwarded to `emit`."""
 
     shows: Sequence[Callable[[Progress], None]]
     context: MessageContext
@@ -58,7 +58,7 @@ class Watch:
     _tools: dict[str, ToolUse] = field(default_factory=dict)
     _began: dict[str, float] = field(default_factory=dict)
     _said: dict[str, str] = field(default_factory=dict)
-    """The words before a call that the draft still shows, by its id."""
+    """The text before a call that the draft still shows, by call id."""
     _note: str = ""
     _timer: asyncio.TimerHandle | None = None
     _pause: float = SHOW_SECONDS
@@ -71,7 +71,7 @@ class Watch:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """No outcome yet: the turn was handed over or stopped."""
+        """Show the interrupted state if there is no outcome: the turn was handed over or stopped."""
         self._show(self.outcome)
 
     def _follow(self, event: TurnEvent) -> None:
@@ -122,7 +122,7 @@ class Watch:
                 self._finish(message)
 
     def _keep_words(self, message: AssistantMessage) -> None:
-        """Keeps what was said before the first call, for that call's line: the answer will not have it."""
+        """Keep the text before the first call for that call's line: the answer will not contain it."""
         if message.calls and (said := draft(message.text).strip()):
             self._said[message.calls[0].id] = self._detail(said)
 
@@ -152,7 +152,7 @@ class Watch:
         )
 
     def _detail(self, text: str) -> str:
-        """The beginning of a text; if it is cut, no part of a cut secret remains."""
+        """Return the beginning of a text. If it is cut, no part of a cut secret remains."""
         return (
             self.scrubber.scrub(text) if len(text) <= DETAIL_CHARS else f"{self.scrubber.draft(text[:DETAIL_CHARS])}…"
         )
@@ -188,7 +188,7 @@ def _is_cut(message: AssistantMessage) -> bool:
 
 
 def about(call: ToolCall) -> str:
-    """The first argument, on one line; of a task its title."""
+    """Return the first argument on one line; for a task, its title."""
     arguments = call.arguments or {}
     title = arguments.get("title") if call.name == "task" else ""
     return _line(str(title or next(iter(arguments.values()), "")))
@@ -199,20 +199,20 @@ def _line(text: str) -> str:
 
 
 OPEN_SECONDS = 1.0
-"""An answer that is whole sooner needs no draft."""
+"""An answer that is complete sooner needs no draft."""
 REFRESH_SECONDS = 15.0
-"""Half the lifetime of a draft that vanishes by itself."""
+"""Half the lifetime of a draft that expires by itself."""
 PACE_SECONDS = 3.0
-"""The pace of a draft that the chat is not to see any more."""
+"""The update interval of a draft that the chat should no longer show."""
 FAILURES_MAX = 3
 STATUS_CHARS = 80
 NOTHING_NEW = "…"
-"""The line if there is no tool to name, and no text to show yet."""
+"""The line to show while there is no tool to name and no text."""
 
 
 async def draft_of(runtime: Runtime, batch: Batch, *, awaited: bool) -> "TurnDraft | None":
-    """Returns the turn's draft, after a crash the opened one; None if the chat is not to see it, or if another turn waits
-    for it and says so. A task shows its title and its calls."""
+    """Return the turn's draft; after a crash, the one already opened. None if the chat shows no drafts, or if
+    another turn waits for this one and reports it. A task shows its title and its calls."""
     context, sid = batch.inbound.context, batch.lease.sid
     channel = batch.setup.channel(context)
     if not can(channel, ShowsDrafts) or is_control(sid):
@@ -235,14 +235,14 @@ async def draft_of(runtime: Runtime, batch: Batch, *, awaited: bool) -> "TurnDra
 
 
 def title_of(context: MessageContext) -> str:
-    """The title of the task that a message begins, on one line; empty if it begins none."""
+    """Return the title of the task that a message starts, on one line; empty if it starts none."""
     origin = context.origin
     return " ".join(origin.title.replace("`", "'").split()) if origin and origin.kind == "task" else ""
 
 
 def task_status(progress: Progress) -> Progress:
-    """Shows a task's turn to a channel that shows turns beside the messages: in a separate place, without its text, and
-    gone once it has ended."""
+    """Convert a task's progress for a channel that shows progress outside the messages: as a separate entry, without
+    text, removed when the task ends."""
     context = progress.context
     own = replace(context, message_id=f"task:{context.origin.id if context.origin else ''}")
     outcome = "interrupted" if progress.outcome else None
@@ -251,11 +251,13 @@ def task_status(progress: Progress) -> Progress:
 
 @dataclass(kw_only=True)
 class TurnDraft:
-    """The draft of one turn, for the length of its `async with`: a message that grows, and that the answer replaces.
+    """The draft of one turn, for the length of its `async with`: a message that is edited as it grows, until the answer
+    replaces it.
 
-    It is opened a second after there is something to show. Its handle is a mark of the conversation, so that a crash
-    opens no second one. It takes the newest state at the channel's pace; if it fails, the answer comes whole. `seconds` is
-    its pace; `whole` shows the turn's calls and nothing of the answer."""
+    It is opened a second after there is something to show. Its handle is stored as a mark of the conversation, so that
+    a crash opens no second draft. It shows the newest state at the channel's pace; if it fails, the answer is sent as a
+    new message. `seconds` is the pace; `whole` shows only the turn's calls, not the answer.
+    """
 
     runtime: Runtime
     channel: ShowsDrafts
@@ -266,7 +268,7 @@ class TurnDraft:
     whole: bool
     handle: str | None = None
     title: str = ""
-    """The title of the task that it is a turn of."""
+    """The title of the task, if this is a turn of one."""
     _shown: str = ""
     _newest: str = ""
     _failures: int = 0
@@ -287,8 +289,9 @@ class TurnDraft:
         return self
 
     async def __aexit__(self, _: object, error: BaseException | None, __: object) -> None:
-        """Ends the draft. An edit under way is awaited, since it would come after the answer, unless the turn was cut
-        off. An opening is awaited even then: its message appears in the chat, and only its mark tells how to remove it."""
+        """End the draft. Await an edit in progress, which would otherwise arrive after the answer, unless the turn
+        was cancelled. Always await an opening: its message appears in the chat, and only its mark allows removing
+        it."""
         self._over.set()
         self._changed.set()
         if self._task is not None and isinstance(error, asyncio.CancelledError) and not self._opening:
@@ -334,8 +337,8 @@ class TurnDraft:
                 self._shown = ""
 
     def _is_final(self, error: DeliveryError) -> bool:
-        """Returns True if it is not tried again: an opening that may have arrived would appear twice if the platform
-        recognises no repetition."""
+        """Return whether to stop retrying. An ambiguous opening would appear twice if the platform does not
+        deduplicate."""
         recognised = self.channel.capabilities.repeat_seconds > 0
         in_doubt = self.handle is None and isinstance(error, Unreachable) and error.maybe_arrived and not recognised
         return isinstance(error, Refused) or in_doubt
