@@ -121,9 +121,9 @@ def late(seconds: float, language: Language) -> str:
 
 
 _ADVICE = (
-    " Please tell whoever runs this bot.",
-    "; if that does not help, ask whoever runs this bot",
-    ", or ask whoever runs this bot",
+    " Please tell the bot's owner.",
+    "; if it keeps happening, ask the bot's owner",
+    ", or ask the bot's owner",
     "，请告知机器人管理员",
     "；如仍不行，请联系机器人管理员",
     "，或联系机器人管理员",
@@ -147,10 +147,10 @@ _NOT_FETCHED = {
     "FETCH_EMPTY": Bilingual("the file is empty", "文件是空的"),
     "FETCH_FAILED": Bilingual("the download failed", "下载失败"),
     "FETCH_NOT_A_FILE": Bilingual("it is a web page, not a file", "这是网页，不是文件"),
-    "FETCH_STATUS": Bilingual("its server refused", "对方服务器拒绝了"),
+    "FETCH_STATUS": Bilingual("its server refused the download", "对方服务器拒绝了"),
     "FETCH_TIMEOUT": Bilingual("its server is too slow", "对方服务器响应太慢"),
     "FETCH_TOO_LARGE": Bilingual("it is larger than {size}", "超过 {size}"),
-    "MANY": Bilingual("an answer can hold ten files at most", "一次回答最多附十个文件"),
+    "MANY": Bilingual("an answer can carry at most ten files", "一次回答最多附十个文件"),
     "NOT_ALLOWED": Bilingual("I may not attach files from the web here", "这里不能附上网上的文件"),
 }
 _PAUSED = Bilingual("I stopped here; what is done is saved. ", "我先停在这里，已完成的部分已保存。")
@@ -165,8 +165,8 @@ _COMPACTED = {
         "（对话太长，我已把较早的部分整理成摘要。）",
     ),
     "failed": Bilingual(
-        "(I tried to sum up the older part of our conversation and could not. When it no longer fits, I will not see its "
-        "oldest messages any more; /new begins afresh.)",
+        "(I tried to summarise the older part of our conversation, but it failed. Once it no longer fits, I "
+        "will stop seeing its oldest messages; /new starts over.)",
         "（我尝试把较早的对话整理成摘要，但没有成功。放不下时，我将看不到最早的消息；/new 可重新开始。）",
     ),
 }
@@ -178,11 +178,11 @@ _CONNECTING_IN = Bilingual(
     "I lost the connection to the model. Trying again in {seconds} s.", "与模型的连接中断，{seconds} 秒后重试。"
 )
 _EMPTY = Bilingual(
-    "The model gave no answer. Please try again; if that does not help, ask whoever runs this bot.",
+    "The model gave no answer. Please try again; if it keeps happening, ask the bot's owner.",
     "模型没有给出回答，请再试一次；如仍不行，请联系机器人管理员。",
 )
 cut_off = Bilingual(
-    '(The answer reached its length limit. Say "continue" and I will go on.)',
+    '(The answer reached its length limit. Say "continue" and I will carry on.)',
     "（回答达到长度上限。回复“继续”，我会接着写。）",
 )
 """The line below an answer that reached the model's output limit."""
@@ -191,7 +191,7 @@ cut_short = Bilingual("(The answer reached its length limit.)", "（回答达到
 goes_on = Bilingual("(The whole answer is in the file answer.md.)", "（完整回答见文件 answer.md。）")
 """The line below the first part of a reply that has too many."""
 internal_error = Bilingual(
-    "Something went wrong on my side. Please try again; the operator finds the details in the log.",
+    "Something went wrong on my side. Please try again; the details are in the operator's log.",
     "我这边出了点问题，请再试一次。详情已记入日志，管理员可以查看。",
 )
 """An internal error."""
@@ -201,27 +201,27 @@ gave_up = Bilingual(
 )
 """The message crashed its process too often."""
 unknown_agent = Bilingual(
-    "The assistant that was to answer this no longer answers here. Please send the message again, in the web chat in a new "
-    "conversation.",
-    "原本负责回答的智能体不再在这里回答。请重新发送；在网页聊天中请新建对话。",
+    "The assistant you wrote to is no longer available here. Please send your message again; in the web chat, start a new "
+    "conversation first.",
+    "原来的智能体在这里已不可用。请重新发送；如果是网页聊天，请先新建对话。",
 )
 """The agent was removed from the config, or bound to other chats, while the message waited."""
 too_many = Bilingual(
-    "Too many messages are waiting already. Please send this again once I have caught up.",
+    "Too many messages are waiting already. Please send this one again when I have caught up.",
     "排队的消息太多了。请等我处理完后再发送这条。",
 )
 """The queue of the chat or sender is full; this message is not answered."""
 _LIMITS: dict[TurnLimit, Bilingual] = {
     "rounds": Bilingual(
-        'I stopped because this takes more steps than I may take at once. Say "continue" and I will go on.',
+        'I stopped because this needs more steps than one answer may take. Say "continue" and I will carry on.',
         "我先停在这里：步骤数已达单次上限。回复“继续”，我会接着做。",
     ),
     "turn-time": Bilingual(
-        'I stopped because this takes longer than I may work at once. Say "continue" and I will go on.',
+        'I stopped because this takes longer than one answer may take. Say "continue" and I will carry on.',
         "我先停在这里：耗时已达单次上限。回复“继续”，我会接着做。",
     ),
     "repeating": Bilingual(
-        "I stopped because the same step kept failing. Tell me how to go on, or ask in another way.",
+        "I stopped because the same step kept failing. Tell me how to continue, or ask in a different way.",
         "我先停在这里：同一步骤反复失败。请告诉我如何继续，或换个说法。",
     ),
     "pauses": Bilingual(
@@ -230,28 +230,28 @@ _LIMITS: dict[TurnLimit, Bilingual] = {
     ),
     "empty": _EMPTY,
     "cut": Bilingual(
-        "The answer was longer than the model allows. Please ask for it in smaller pieces.",
+        "The answer was longer than the model allows. Please ask for it in smaller parts.",
         "回答超出了模型的长度上限，请拆成更小的部分来问。",
     ),
 }
 _NOT_ACCEPTED = Bilingual(
-    "The model did not accept this request. Please try again later, or ask whoever runs this bot.",
+    "The model rejected this request. Please try again later, or ask the bot's owner.",
     "模型没有接受这次请求，请稍后再试，或联系机器人管理员。",
 )
 _ERRORS: dict[ErrorKind, Bilingual] = {
     "auth": Bilingual(
-        "I can't answer right now: my access to the model was refused. Please tell whoever runs this bot.",
+        "I can't answer right now: my access to the model was refused. Please tell the bot's owner.",
         "我暂时无法回答：模型拒绝了访问，请告知机器人管理员。",
     ),
     "billing": Bilingual(
-        "I can't answer right now: the model's account has no credit left. Please tell whoever runs this bot.",
+        "I can't answer right now: the model's account has no credit left. Please tell the bot's owner.",
         "我暂时无法回答：模型账户余额不足，请告知机器人管理员。",
     ),
     "invalid": _NOT_ACCEPTED,
     "stale_thinking": _NOT_ACCEPTED,
     "no_tools": _NOT_ACCEPTED,
     "not_found": Bilingual(
-        "The model chosen for me does not exist. Please tell whoever runs this bot.",
+        "The model chosen for me does not exist. Please tell the bot's owner.",
         "为我配置的模型不存在，请告知机器人管理员。",
     ),
     "too_large": Bilingual(
@@ -283,7 +283,7 @@ _ERRORS: dict[ErrorKind, Bilingual] = {
         "The model's answer broke off on the way. Please try again.", "模型的回答中途中断了，请再试一次。"
     ),
     "unconfigured": Bilingual(
-        "No model is set up for me yet. Please tell whoever runs this bot.",
+        "No model is set up for me yet. Please tell the bot's owner.",
         "我还没有配置可用的模型，请告知机器人管理员。",
     ),
 }

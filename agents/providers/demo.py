@@ -293,7 +293,7 @@ FILE = "clawgate_tour.sh"
 COMMAND = f"sh {FILE}"
 SCRIPTS: dict[Language, str] = {
     "en": "#!/bin/sh\n# Read me before you allow me: I print two lines and change nothing.\n"
-    'echo "Hello! I ran on your own machine, and only as a person allowed it."\ndate\n',
+    'echo "Hello! I ran on your own machine, and only because a person allowed it."\ndate\n',
     "zh": "#!/bin/sh\n# 批准之前请先读一读：只打印两行，不改动任何东西。\n"
     'echo "你好！我在你自己的机器上运行，而且是经人批准的。"\ndate\n',
 }
@@ -306,8 +306,8 @@ _TOUR: dict[str, tuple[str, str]] = {
         "我用真实的工具演示一下智能体在这里能做什么：",
     ),
     "talk": (
-        "In this chat I may use no tools, so I can only tell you: an agent with tools writes files, runs commands once a "
-        "person has allowed them, remembers, and opens links.",
+        "I have no tools in this chat, so I can only describe it: an agent with tools writes files, runs commands that a "
+        "person has allowed, remembers things, and opens links.",
         "在这个会话里我没有可用的工具，只能口头介绍：有工具的智能体会写文件、在有人批准后运行命令、记住事情，还会打开链接。",
     ),
     "wrote": (
@@ -320,14 +320,14 @@ _TOUR: dict[str, tuple[str, str]] = {
     ),
     "ran": (f"**2. A command.** I ran `{COMMAND}`. It printed:", f"**2. 运行命令。** 我运行了 `{COMMAND}`，输出是："),
     "waits": (
-        f"**2. A command, and a person's decision.** I want to run `{COMMAND}`. Nothing runs unasked here: the gateway has "
-        "put exactly this command before whoever may decide. If that is you, read the request and allow it. Then I show you "
-        "what came out.",
+        f"**2. A command, and a person's decision.** I want to run `{COMMAND}`. Nothing runs here without approval: "
+        "the gateway has shown exactly this command to the people who may approve it. If that is you, read the request and "
+        "allow it. Then I will show you the output.",
         f"**2. 运行命令，由人决定。** 我想运行 `{COMMAND}`。这里的命令不会擅自运行：网关已把这条命令原样交给有权批准的人。"
         "如果那就是你，请看清请求并批准，然后我会给你看结果。",
     ),
     "unable": (
-        "**2. A command** would come now, but this agent may run none here.",
+        "**2. A command** would be next, but this agent may not run commands here.",
         "**2. 运行命令。** 本该演示这一步，但这个智能体在这里不能运行命令。",
     ),
     "refused": (
@@ -339,7 +339,7 @@ _TOUR: dict[str, tuple[str, str]] = {
         "**3. 结果。** 已获批准，命令运行了，输出是：",
     ),
     "denied": (
-        "**3. The result.** It was denied, so nothing ran. That is what the question is for.",
+        "**3. The result.** It was denied, so nothing ran. That is what approvals are for.",
         "**3. 结果。** 请求被拒绝，所以什么都没有运行。审批正是为此而设。",
     ),
     "expired": (
@@ -348,7 +348,7 @@ _TOUR: dict[str, tuple[str, str]] = {
     ),
     "failed": ("**3. The result.** It was allowed, but it failed: ", "**3. 结果。** 已获批准，但运行失败："),
     "end": (
-        "That was the tour. A real model has the same tools, and decides by itself what to do with them.",
+        "That was the tour. A real model has the same tools, and decides for itself what to do with them.",
         "演示到此结束。真正的模型使用同样的工具，并会自己决定怎么用。",
     ),
 }

@@ -90,7 +90,7 @@ class HealthWatch:
                     await self._tell(_broken(name, state))
             elif state.state == "ok" and self._told.pop(key, None) is not None:
                 await self._tell(
-                    Notice(cause=f"channel {name} ok", en=f"{name} works again.", zh=f"{name} 已恢复正常。")
+                    Notice(cause=f"channel {name} ok", en=f"{name} is working again.", zh=f"{name} 已恢复正常。")
                 )
 
     def look(self) -> None:

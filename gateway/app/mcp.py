@@ -42,7 +42,7 @@ class ServerWatch:
 def _down(server: McpServer) -> Notice:
     return Notice(
         cause=f"mcp {server.name}",
-        en=f"The MCP server `{server.name}` cannot be used: {value(server.fault)}. I go on trying.",
+        en=f"The MCP server `{server.name}` cannot be used: {value(server.fault)}. I will keep trying.",
         zh=f"MCP 服务器 `{server.name}` 无法使用：{value(server.fault)}。我会继续重试。",
     )
 
@@ -53,9 +53,10 @@ def _withheld(server: McpServer) -> Notice:
     tools = ", ".join(f"`{it.name}`" for it in waiting[:10]) + (" …" if len(waiting) > 10 else "")
     return Notice(
         cause=f"mcp {server.name} {digest}",
-        en=f"Tools of the MCP server `{server.name}` are new or say something else than you have seen, and are withheld: "
+        en=f"Tools of the MCP server `{server.name}` are new or have changed "
+        f"since you last saw them. They stay disabled until you accept them: "
         f"{tools}.{''.join(_change(it, server.known, zh=False) for it in waiting[:SHOWN_MAX])}",
-        zh=f"MCP 服务器 `{server.name}` 的部分工具是新增的，或与你看过的不同，暂不提供：{tools}。"
+        zh=f"MCP 服务器 `{server.name}` 有新增或已更改的工具，在你接受之前不会启用：{tools}。"
         + "".join(_change(it, server.known, zh=True) for it in waiting[:SHOWN_MAX]),
         choices=(Choice(token=f"{OWN}mcp:{server.name}:{digest}", en="Accept", zh="接受"),),
         typed=f"/approve mcp {server.name} {digest}",
@@ -69,6 +70,6 @@ def _change(tool: Definition, reviews: Mapping[str, Review], *, zh: bool) -> str
     if not before:
         return f"{name}{'（新增）：' if zh else ' (new): '}{now}"
     if old == tool.description:
-        return f"{name}{'：参数有变化' if zh else ': other arguments'}"
+        return f"{name}{'：参数有变化' if zh else ': arguments changed'}"
     then = value(old[:SHOWN_CHARS])
     return f"{name}：{now}（之前：{then}）" if zh else f"{name}: {now} (before: {then})"

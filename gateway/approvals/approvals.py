@@ -1,7 +1,8 @@
-"""The requests of one gateway: asked, decided, expired or cancelled, and brought back into their conversation.
+"""The approval requests of one gateway: create, decide, expire or cancel them, and return the outcome to the
+conversation.
 
-Each is a row. Each of its messages is an internal message to a session, named by the approval: it is stored once however
-often it is accepted, on any replica, and a round of `run` repeats what a crash left out.
+Each request is a row. Each of its messages is an internal message to a session, with a dedupe key derived from the
+approval: accepting it is idempotent on any replica, and a round of `run` repeats what a crash left out.
 """
 
 import asyncio
@@ -40,19 +41,19 @@ log = structlog.get_logger()
 
 
 def new_id() -> str:
-    """60 random bits: `K7QF-2M9X-D3TA`."""
+    """Return a new id of 60 random bits: `K7QF-2M9X-D3TA`."""
     return id_of("".join(secrets.choice(ALPHABET) for _ in range(12)))
 
 
 def id_of(typed: str) -> str:
-    """Normalises a typed id: hyphens and small letters do not matter."""
+    """Normalise a typed id: hyphens and case do not matter."""
     letters = "".join(char for char in typed.upper() if char != "-") if typed.isascii() else ""
     return "-".join((letters[:4], letters[4:8], letters[8:]))
 
 
 class Clock:
-    """Tells which requests are over. Within one boot of the machine the monotonic clock decides as well, and alone once
-    the wall clock has jumped ahead; a wall clock that is set back revives nothing."""
+    """Decide which requests have expired. Within one boot the monotonic clock decides as well, and alone once the
+    wall clock has jumped ahead; setting the wall clock back revives nothing."""
 
     def __init__(self, now: Callable[[], float], monotonic: Callable[[], float] = time.monotonic) -> None:
         self._now, self._monotonic = now, monotonic
@@ -86,7 +87,7 @@ class Approvals:
         """Requests whose messages this process has sent again."""
 
     def approvers(self, agent: str) -> Sequence[str]:
-        """The approvers of an agent's calls at present: membership of a chat makes no approver."""
+        """Return the current approvers of an agent's calls: membership of a chat does not make anyone an approver."""
         config, owners = self._runtime.setup.config, self._runtime.setup.owners
         named = config.approvers(next((it for it in config.agents.list if it.id == agent), None), owners)
         return (LOCAL_PERSON,) if named is None else named
@@ -112,11 +113,11 @@ class Approvals:
         people: Sequence[str],
         tainted: bool,
     ) -> tuple[Admitted, Approval | None]:
-        """Asks the approvers. `people` are all senders that the turn answers. Raises ToolError."""
+        """Ask the approvers. `people` are all senders that the turn answers. Raises ToolError."""
         now, config = self._runtime.now(), self._runtime.setup.config.approvals
         text = request.subject.text
         if len(visible(text)[0]) > SHOWN_CHARS_MAX:
-            message = "it is too long to be shown whole to an approver; put it into a file, and call that"
+            message = "it is too long to show an approver in full; put it into a file, and call that"
             raise ToolError("EXEC_DENIED", message)
         if self._runtime.scrubber.scrub(text) != text:
             message = "it holds a secret of this gateway, so it cannot be shown to an approver"
@@ -156,7 +157,7 @@ class Approvals:
         self._asked.set()
 
     async def _tell(self, approval: Approval, command: str, purpose: str) -> None:
-        """Put one internal message to each chat that is asked. Raises StoreUnavailable."""
+        """Send one internal message to each chat of the request. Raises StoreUnavailable."""
         agent, scope = approval.agent, self._runtime.setup.session_rules(approval.agent).scope
         for number, surface in enumerate(surfaces_of(approval)):
             sid = control_session(session_key(agent, surface.context, scope))
@@ -165,13 +166,14 @@ class Approvals:
             await self._accept(inbound, dedupe(approval.id, f"{purpose}:{number}"), sid)
 
     async def _accept(self, inbound: Inbound, name: str, sid: str) -> None:
-        """Accept an internal message, once. Raises StoreUnavailable."""
+        """Accept an internal message. Idempotent by `name`. Raises StoreUnavailable."""
         now = self._runtime.now()
         context = replace(inbound.context, sent_at=datetime.fromtimestamp(now, tz=UTC))
         await self._runtime.accept(Delivery.own(replace(inbound, context=context), name, sid=sid, at=now))
 
     async def decide(self, approval: Approval, decision: str, by: Decider) -> tuple[bool, Approval]:
-        """Returns True if this decision holds; and the approval afterwards. `by` is known to be an approver."""
+        """Apply a decision. Return whether this decision counts, and the updated approval. `by` is known to be an
+        approver."""
         now, grant = self._runtime.now(), None
         if approval.state == "pending" and self.clock.is_over(approval):
             await self.move(approval.id, "pending", "expired")
@@ -194,13 +196,13 @@ class Approvals:
         return won, approval
 
     async def is_lost(self, approval: Approval) -> bool:
-        """Returns True if no chat could be sent the complete request."""
+        """Return whether no chat could be sent the complete request."""
         count = len(surfaces_of(approval))
         requests = [dedupe(approval.id, f"ask:{number}") for number in range(count)]
         return await self._store.approvals.given_up(requests) >= count
 
     async def announce(self, approval: Approval) -> None:
-        """Continues the conversation and informs every chat that was asked. May be repeated. Raises StoreUnavailable."""
+        """Continue the conversation and notify every chat that was asked. Idempotent. Raises StoreUnavailable."""
         if approval.state == "pending":
             return
         if not (approval.decision or "").startswith("message "):  # whoever ends the conversation asks for no answer
@@ -213,12 +215,12 @@ class Approvals:
     async def cancel(
         self, session: str, turn: int, which: Callable[[Approval], bool] = lambda approval: True
     ) -> Sequence[Approval]:
-        """Cancels a conversation's open requests because message `turn` ends it; `which` of them. Returns what `turn` has
-        cancelled there, also if it is repeated. Raises StoreUnavailable."""
+        """Cancel the open requests of a conversation that message `turn` ends, limited to `which`. Return what
+        `turn` cancelled there, the same when repeated. Raises StoreUnavailable."""
         store, by, at = self._store.approvals, f"message {turn}", self._runtime.now()
         requests = [it for it in await store.open_in([session]) if which(it)]
         cancelled = await store.cancel(session, requests, by=by, at=at)
-        # One that was approved since the look is cancelled as approved: it would run after the stop.
+        # A request may be approved after the query above. Cancel it as approved, or it would run after the stop.
         while requests := [it for it in await store.open_in([session]) if which(it)]:
             cancelled = await store.cancel(session, requests, by=by, at=at)
         for approval in cancelled:
@@ -227,22 +229,22 @@ class Approvals:
         return cancelled
 
     def may_cancel(self, approval: Approval, message: MessageContext) -> bool:
-        """True if a sender's stop may end the request. One that is decided is work like any other; one that still waits is
-        for its requester and for its approvers."""
+        """Return whether a sender's stop may end the request. A decided request can be stopped like any work; a
+        pending one only by its requester and its approvers."""
         asked = person_of(message) in approval.requester.split(", ")
         return asked or approval.state != "pending" or self.may_decide(approval.agent, message)
 
     async def move(self, id_: str, before: State, after: State, **facts: object) -> bool:
-        """A state change without a decider; False if the state has changed."""
+        """Change the state without a decider. Return False if the state is no longer `before`."""
         return await self._store.approvals.move(id_, before, after, at=self._runtime.now(), facts=facts)
 
     async def close(self, id_: str) -> None:
-        """Closes an approval whose turn is over, even if its call never ended or began."""
+        """Close an approval whose turn is over, even if its call never ended or started."""
         if not await self.move(id_, "spawned", "interrupted"):
             await self.move(id_, "approved", "cancelled", decision="changed")
 
     async def run(self) -> None:
-        """Runs as long as the gateway does: expires old requests and repeats messages that a crash left out."""
+        """Run as long as the gateway does: expire old requests, and repeat messages that a crash left out."""
         while True:
             waits = False
             with logged("approvals_round_failed"), suppress(StoreUnavailable):
@@ -253,7 +255,7 @@ class Approvals:
             self._asked.clear()
 
     async def _round(self) -> bool:
-        """Expires, announces or repeats each open request; returns True if there is one."""
+        """Expire, announce or repeat each open request. Return whether there is one."""
         open_requests = await self._store.approvals.open_requests()
         for approval in open_requests:
             with logged("approval_not_settled", but=StoreUnavailable):  # a broken one does not block the others
@@ -273,19 +275,19 @@ class Approvals:
         if (current := await self._store.approvals.get(approval.id)) is not None and current.state != "pending":
             await self.announce(current)
         elif approval.id not in self._repeated:
-            # A process that died while it stored the messages left some out.
+            # A process that died while storing the messages may have left some out.
             await self._ask(approval)
 
     async def _is_unseen(self, approval: Approval) -> bool:
-        """Returns True if nobody can allow it any more; the operator at the console reads it whole all the same."""
+        """Return whether no one can allow it any more. The operator can always read the full request in the console."""
         return LOCAL_PERSON not in self.approvers(approval.agent) and await self.is_lost(approval)
 
     def _is_off(self, approval: Approval) -> bool:
-        """Returns True if the config does not let the agent do this any more."""
+        """Return whether the config no longer allows the agent to do this."""
         runner = self._runtime.setup.runners.get(approval.agent)
         return runner is None or (approval.tool in COMMANDS and runner.exec_config.mode == "deny")
 
 
 def dedupe(id_: str, purpose: str) -> str:
-    """Names an internal message; no channel's dedupe key begins so."""
+    """Return the dedupe key of an internal message; no channel's dedupe key has this prefix."""
     return f"gateway:approval:{id_}:{purpose}"

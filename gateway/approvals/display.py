@@ -1,5 +1,5 @@
-"""The text that an approver reads before deciding: the complete call, exactly, with nothing hidden in it and nothing that
-could pose as the gateway's own words; and the command line's lines of requests and grants."""
+"""Render what an approver reads before deciding: the complete and exact call, with nothing hidden and nothing that
+could imitate the gateway's own text. Also the command line's view of requests and grants."""
 
 import hashlib
 import json
@@ -22,7 +22,7 @@ from gateway.store.owners import BY_CLAIM
 from gateway.store.sessions import LOCAL_PERSON, person_of
 
 SHOWN_CHARS_MAX = 24_000
-"""Characters of a call: a longer one is refused."""
+"""The longest call in characters; a longer one is rejected."""
 VALUE_CHARS = 200
 _HINTS = {
     r"\|\s*(?:sudo\s+)?(?:ba|z|da|k)?sh\b|\|\s*(?:python|perl|ruby|node)": (
@@ -30,18 +30,19 @@ _HINTS = {
         "通过管道交给 shell 执行",
     ),
     r"\b(?:curl|wget|nc|ncat|ssh|scp|rsync|ftp|telnet)\b|https?://": ("uses the network", "访问网络"),
-    r"\b(?:sudo|doas|su)\b": ("wants more rights", "提升权限"),
+    r"\b(?:sudo|doas|su)\b": ("asks for more privileges", "提升权限"),
     r"\brm\s+(?:-\w*[rf]|--recursive|--force)|\b(?:shred|mkfs|dd)\b": ("deletes", "删除数据"),
     r">\s*/(?!dev/null\b)|\btee\s+/": ("writes outside its folder", "写入工作目录之外"),
 }
 _ALPHABETS = (
-    "letters of several alphabets in one word: it may only look like another",
+    "mixes alphabets within one word, so it may imitate another name",
     "同一个词混用多种字母：可能是形近字",
 )
 _WRITTEN_TOGETHER = frozenset(("CJK", "HIRAGANA", "KATAKANA", "KATAKANA-HIRAGANA", "HANGUL", "BOPOMOFO", "IDEOGRAPHIC"))
-"""First words of the Unicode names of letters that appear beside Latin ones without a space and resemble none of them."""
+"""Alphabets (first words of Unicode letter names) that are written next to Latin letters without a space and
+resemble none."""
 _BLANKS = "\u2800\U0001d159"
-"""Symbols that show nothing: the empty braille cell, the note without a head."""
+"""Symbols that render as nothing: the empty braille cell and the note without a head."""
 _LABELS = {
     "folder": ("Folder", "目录"),
     "sandbox": ("Sandbox", "沙箱"),
@@ -50,7 +51,7 @@ _LABELS = {
 }
 _VALUES = {"no": "否", "yes": "是", "required": "必需", "none": "无", "public addresses": "仅公网地址"}
 _WORDS = {
-    "en": ("Details", "Agent", "Tool", "Asked by", "Chat", "Size", "Expires"),
+    "en": ("Details", "Agent", "Tool", "Requested by", "Chat", "Size", "Expires"),
     "zh": ("详情", "智能体", "工具", "请求人", "会话", "大小", "有效至"),
 }
 _TYPED = {"en": "Without buttons, answer with one of these lines:", "zh": "没有按钮时，请用以下任一行回复："}
@@ -65,14 +66,14 @@ _CALLS = {
 _OWN_FOLDER = ("its own folder", "它自己的目录")
 _NETWORKS = {
     "no": ("offline", "不联网"),
-    "yes": ("with network", "可联网"),
+    "yes": ("with network access", "可联网"),
     "public addresses": ("with the public network", "可访问公网"),
 }
 _SANDBOXES = {"required": ("in a sandbox, ", "沙箱内，"), "none": ("**without a sandbox**, ", "**没有沙箱**，")}
 _NAME_CHARS = 40
 _OUR_MARKS = str.maketrans({"…": "..", "✓": "", "✗": "", "·": "・"})
 _STACKED = re.compile("[\u0300-\u036f\u0483-\u0489\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f]+")
-"""Marks that are drawn above and below a letter: two of them are enough for every language."""
+"""Marks drawn above and below a letter: two of them are enough for every language."""
 _ID_CHARS = 4
 _YOU = {"en": "you", "zh": "你"}
 _PAGE = {"en": "this machine's page", "zh": "本机网页"}
@@ -81,12 +82,13 @@ _WAYS = {
     BY_CLAIM: ("the claim code", "认领码"),
 }
 Called: TypeAlias = Mapping[str, str]
-"""The names of people by `channel:id`, as their platforms give them."""
+"""Display names by `channel:id`, as the platforms report them."""
 _NOBODY: Called = {}
 
 
 def visible(text: str) -> tuple[str, bool]:
-    r"""The text with what shows nothing, or not itself, as an escape such as `\u202e`; whether there was any."""
+    r"""Return the text with invisible and deceptive characters as escapes such as `\u202e`, and whether there were
+    any."""
     text_shown = "".join(_escape(char) if _is_hidden(char) else char for char in text)
     return text_shown, text_shown != text
 
@@ -106,14 +108,14 @@ def _escape(char: str) -> str:
 
 
 def fenced(text: str) -> str:
-    """A code block that nothing in it can end."""
+    """Return a code block that its content cannot close."""
     longest = max((len(run) for run in re.findall("`+", text)), default=0)
     fence = "`" * max(3, longest + 1)
     return f"{fence}\n{text}\n{fence}"
 
 
 def value(text: str) -> str:
-    """The text as code on one line, safely."""
+    """Return the text as inline code on one line, safe for untrusted text."""
     line = visible(text)[0].replace("\n", "\\n").replace("`", "'")
     return f"`{line if len(line) <= VALUE_CHARS else line[: VALUE_CHARS - 1] + '…'}`"
 
@@ -127,8 +129,8 @@ def reply_lines(approval: Approval) -> list[str]:
 
 
 def person(who: str, called: str | None, language: Language, *, reader: str = "") -> str:
-    """Name a person in Markdown: `王磊 · …000a`. Anybody can take a name, so the end of the id follows it; without a name
-    the id is shown whole. `reader` is whose own chat shows it, if it is one person's."""
+    """Name a user in Markdown: `王磊 · …000a`. Anyone can choose a name, so the end of the id follows it; without a
+    name the full id is shown. `reader` is the user whose direct chat shows it."""
     if who and who == reader:
         return _YOU[language]
     if who == LOCAL_PERSON:
@@ -149,7 +151,8 @@ def label(who: str, called: str | None) -> str:
 
 
 def name_of(called: str | None) -> str:
-    """Return a name on one short line, with nothing in it that is hidden, turns the text around or looks like our mark."""
+    """Return a name on one short line, without hidden characters, text direction marks or anything like our own
+    marks."""
     kept = "".join(char for char in unicodedata.normalize("NFC", called or "") if char.isspace() or not unseen(char))
     line = " ".join(_STACKED.sub(lambda match: match[0][:2], kept).translate(_OUR_MARKS).split())
     return line if len(line) <= _NAME_CHARS else line[: _NAME_CHARS - 2].rstrip() + ".."
@@ -164,8 +167,8 @@ def request_text(
     reader: str = "",
     agent: AgentConfig | None = None,
 ) -> str:
-    """The question, the exact call, and what is to be noticed in it: nothing of this is ever folded. `agent` is the one that
-    asks, as it is configured now."""
+    """Return the question, the exact call and hints about it; none of this is ever folded. `agent` is the config of
+    the agent that asks."""
     request = json.loads(approval.request)
     zh = lang == "zh"
     shown, hidden = visible(request["text"])
@@ -188,7 +191,8 @@ def request_text(
 def _question(
     approval: Approval, facts: Mapping[str, object], who: str, lang: Language, agent: AgentConfig | None
 ) -> str:
-    """Ask who wants what to run where. The folder is named by its path, unless it is the agent's usual one."""
+    """Return the question: who wants to run what, and where. The folder is named by its path unless it is the
+    agent's default."""
     zh = lang == "zh"
     name, tool = plain(agent.name) if agent and agent.name else value(approval.agent), value(approval.tool)
     if not {"folder", "network"} <= facts.keys():
@@ -203,14 +207,14 @@ def _question(
 
 
 def _is_own(agent: AgentConfig, folder: Path) -> bool:
-    """Return True for the folder that an agent has by default: any other may hold anything, so its path is shown."""
+    """Return whether it is the agent's default folder: any other may hold anything, so its path is shown."""
     return folder.parts[-2:] == ("workspaces", agent.id) and folder == Path(agent.workspace_dir).resolve()
 
 
 def request_details(
     approval: Approval, origin: MessageContext, lang: Language, zone: tzinfo, called: Called = _NOBODY
 ) -> Folded:
-    """The facts of the call with all ids whole, and the lines for people without buttons."""
+    """Return the attributes of the call with full ids, and the reply lines for chats without buttons."""
     request, zh = json.loads(approval.request), lang == "zh"
     title, agent, tool, asked, chat, size, expires = _WORDS[lang]
     data = request["text"].encode(errors="surrogatepass")
@@ -233,7 +237,7 @@ def request_details(
 
 
 def facts(it: Approval | Grant, zone: tzinfo) -> dict[str, Any]:
-    """The JSON form: `kind` is `pending` or `grant`."""
+    """Return the JSON form: `kind` is `pending` or `grant`."""
     request = json.loads(it.request)
     shared = {"id": it.id, "agent": it.agent, "tool": request["tool"], "text": request["text"], "digest": it.digest}
     if isinstance(it, Grant):
@@ -250,8 +254,8 @@ def line(it: dict[str, Any]) -> str:
 
 
 def outcome_text(approval: Approval, lang: Language, called: str | None = None, *, reader: str = "") -> str:
-    """The outcome of a request in a line: by whom, and of which call. A call that was allowed may still be found changed
-    and not run: only that it was allowed is known here. `called` is the name of who decided."""
+    """Return the outcome of a request on one line: who decided, and about which call. An allowed call may later be
+    found changed and not run; only the decision is known here. `called` is the decider's name."""
     decider, call = approval.decided_by or "", value(json.loads(approval.request)["text"])
     by = person(decider, called, lang, reader=reader)
     by, cn_by = by[:1].upper() + by[1:] if by in (_YOU["en"], _PAGE["en"]) else by, f"{by} "
@@ -261,11 +265,11 @@ def outcome_text(approval: Approval, lang: Language, called: str | None = None, 
         case "denied":
             en, cn = f"✗ {by} denied it: {call}", f"✗ {cn_by}已拒绝：{call}"
         case "expired":
-            en, cn = f"✗ Expired, nobody decided in time: {call}", f"✗ 已过期，无人在时限内审批：{call}"
+            en, cn = f"✗ Expired; nobody decided in time: {call}", f"✗ 已过期，无人在时限内审批：{call}"
         case "undeliverable":
-            en, cn = f"✗ Could not be shown whole, nothing ran: {call}", f"✗ 未能完整显示，没有执行：{call}"
+            en, cn = f"✗ Could not be shown in full, so nothing ran: {call}", f"✗ 未能完整显示，没有执行：{call}"
         case "cancelled":
-            en, cn = f"✗ Cancelled, nothing ran: {call}", f"✗ 已取消，没有执行：{call}"
+            en, cn = f"✗ Cancelled; nothing ran: {call}", f"✗ 已取消，没有执行：{call}"
         case "pending":
             en, cn = f"Still waiting for a decision: {call}", f"仍在等待审批：{call}"
         case _ if approval.decision == "allow-always":

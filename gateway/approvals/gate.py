@@ -1,9 +1,9 @@
-"""The gate before the calls of one turn: `tools.tool.Gate` over the store.
+"""The gate for the tool calls of one turn: `tools.tool.Gate` on the store.
 
-A call without permission becomes a request, and its result says so; the turn ends like any other. The decision begins
-another turn in the same conversation, whose first call is the approved one, taken from the stored request. It passes the
-gate again: the call must have the approved digest, and it is marked as spawned before it runs. So no history is ever
-unpaired, nothing waits in a lane, and a crash is like that of any call.
+A call without permission becomes a request, its result says so, and the turn ends normally. The decision starts another
+turn in the same conversation, whose first call is the approved one, taken from the stored request. It passes the gate
+again: its digest must match the approved one, and it is marked as spawned before it runs. So the history never has an
+unpaired call, no lane waits, and a crash is handled like that of any call.
 """
 
 import json
@@ -28,14 +28,14 @@ _NOTES = {
     "denied": "has been denied by {by}",
     "expired": "was not decided in time",
     "cancelled": "is cancelled",
-    "undeliverable": "could not be shown whole to anybody who may approve it",
+    "undeliverable": "could not be shown in full to anyone who may approve it",
 }
 
 
 def opening(
     approval: Approval, context: MessageContext, at: float, zone: tzinfo
 ) -> tuple[UserMessage, AssistantMessage]:
-    """The beginning of a turn that continues with a decision: a note, and the call of the stored request."""
+    """Return the start of a turn that continues with a decision: a note, and the call of the stored request."""
     what = _NOTES.get(approval.state, "has been decided").format(by=approval.decided_by or "nobody")
     note = f"{OWN_TURN}, and of no person. The call of {approval.tool} that waited as {approval.id} {what}.)"
     text = f"[message_id: approval-{approval.id}]\n{note}"
@@ -53,7 +53,7 @@ def call_id(approval: Approval) -> str:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SpawnedCall:
-    """`Permit` of a call that has been marked as spawned."""
+    """The `Permit` of a call that has been marked as spawned."""
 
     approvals: Approvals
     id: str
@@ -66,8 +66,8 @@ class SpawnedCall:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TurnGate:
-    """`people` are all senders that the turn answers; `decided` is the decision that it continues with, if any; `asker` is
-    the agent that has handed it on as a task: what needs an approval there needs one here."""
+    """The gate of one turn. `people` are all senders that the turn answers. `decided` is the decision it continues
+    with, if any. `asker` is the agent that handed over the task: a call that needs an approval there needs one here."""
 
     approvals: Approvals
     runner: AgentRunner
@@ -81,8 +81,9 @@ class TurnGate:
         return self.asks(tool, tainted=call.tainted) or self._goes_on(call)
 
     def asks(self, tool: str, *, tainted: bool) -> bool:
-        """Return whether a call of the tool needs an approval; `tainted`: the request has external content. A change of the
-        memory files then needs one if any tool does: their words are in each later prompt, and nothing marks them."""
+        """Return whether a call of the tool needs an approval. `tainted`: the request has external content. A change
+        of the memory files then needs one if any tool does, because memory is in each later prompt and nothing marks
+        it as external."""
         for runner in (self.runner, self.asker or self.runner):
             always, after_external = runner.approval
             remembers = tool == MEMORY and bool(after_external)
@@ -132,7 +133,7 @@ class TurnGate:
         return self.decided is not None and call.key.endswith(":" + call_id(self.decided))
 
     async def _spawn(self, id_: str, digest: str) -> SpawnedCall:
-        """Spawns the approved call if it is unchanged. Raises ToolError."""
+        """Mark the approved call as spawned if it is unchanged. Raises ToolError."""
         approval = await self.approvals.get(id_)
         match approval.state if approval else "cancelled":
             case "approved" if approval is not None:

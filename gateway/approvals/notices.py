@@ -1,8 +1,8 @@
-"""Notices to the owners: what the operator should know, one line in each owner's direct chat.
+"""Notices to the owners: one line in each owner's direct chat about what the operator should know.
 
-A notice is an internal message of the inbox, so it is stored once, whichever replica asks for it, also after a kill,
-and goes out by the outbox like a reply. Of one cause the owners hear once an hour. A caller of `tell` after a crash
-calls it again with the same cause, and nothing is said twice. A `Surface` is a chat where a request for approval is posted.
+A notice is an internal message of the inbox, so it is stored once on any replica, also after a kill, and is sent by the
+outbox like a reply. Each cause is reported at most once an hour. Calling `tell` again after a crash with the same cause
+is idempotent. A `Surface` is a chat where an approval request is posted.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,12 +25,12 @@ log = structlog.get_logger()
 
 
 OWN = "own:"
-"""The tokens of buttons under notices begin with it: `own:ACT:MESSAGE`."""
+"""The prefix of tokens of notice buttons: `own:ACT:MESSAGE`."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Choice:
-    """A button under a notice. Its token says what to do and to what; that the presser is an owner is judged again."""
+    """A button of a notice. Its token holds the action and its target; the presser's rights are checked again."""
 
     token: str
     en: str
@@ -40,10 +40,10 @@ class Choice:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Notice:
-    """One line in both languages, in Markdown: `approvals.display.value` makes foreign words harmless in it. `cause` is what
-    it is about, such as `config` or `channel feishu:default`; `once` names the single event that it tells of, if it does.
-    `typed` is added if a channel has no buttons; the owners who `known` it already do not get it. `ids` are those of the
-    people and chats in the line, shown whole under Details. `always`: also if the config has switched notices off."""
+    """One line in both languages, in Markdown; `approvals.display.value` sanitises untrusted text in it. `cause` is
+    its subject, such as `config` or `channel feishu:default`; `once` identifies the single event, if there is one.
+    `typed` is appended if a channel has no buttons. Owners in `known` do not get it. `ids` are those of the users
+    and chats in the line, shown in full under Details. `always`: sent even if the config has switched notices off."""
 
     cause: str
     en: str
@@ -65,8 +65,8 @@ class Notices:
         self._runtime = runtime
 
     async def tell(self, notice: Notice) -> bool:
-        """Tells every owner whose direct chat is known; True if one of them has it, now or within the last hour.
-        Raises StoreUnavailable."""
+        """Notify every owner with a known direct chat. Return whether one of them has the notice, now or within the
+        last hour. Raises StoreUnavailable."""
         runtime, now = self._runtime, self._runtime.now()
         if not runtime.setup.config.notify_owners and not notice.always:
             return False
@@ -83,12 +83,12 @@ class Notices:
         return True
 
     async def reaches_owners(self) -> bool:
-        """Return whether the bot has an owner who hears of what is told now. Raises StoreUnavailable."""
+        """Return whether notices reach any owner now. Raises StoreUnavailable."""
         setup = self._runtime.setup
         return setup.config.notify_owners and bool(setup.owners) and any((await self._chats()).values())
 
     async def _chats(self, known: Sequence[str] = ()) -> Mapping[str, MessageContext | None]:
-        """The direct chats of the owners, but for those who know it already."""
+        """Return the direct chats of the owners, without those in `known`."""
         people = [it for it in self._runtime.setup.owners.reachable if it not in known]
         return {it: await direct_with(self._runtime, it) for it in people}
 
@@ -112,12 +112,12 @@ def buttons(choices: Sequence[Choice], *, zh: bool) -> tuple[Button, ...]:
 
 
 NEWEST_MAX = 50
-"""Messages of a person among which their direct chat is searched."""
+"""Recent messages of a user that are searched for their direct chat."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Surface:
-    """A chat where the request is posted; `approver` is `channel:id` if it is that person's alone."""
+    """A chat where the request is posted; `approver` is `channel:id` if it is that approver's direct chat."""
 
     context: MessageContext
     approver: str = ""
@@ -136,13 +136,13 @@ def message_of(approval: Approval) -> MessageContext:
 
 
 def is_approver(message: MessageContext, approvers: Sequence[str]) -> bool:
-    """Returns True if a message is an approver's; a bot decides nothing."""
+    """Return whether an approver sent the message; a bot never decides."""
     return not message.sender.is_bot and person_of(message) in approvers
 
 
 async def find_surfaces(runtime: Runtime, origin: MessageContext, approvers: Sequence[str]) -> tuple[Surface, ...]:
-    """Returns this chat if it is an approver's direct chat or listed in the config; else each approver's chat. Raises
-    StoreUnavailable."""
+    """Return this chat if it is an approver's direct chat or listed in the config, else each approver's direct chat.
+    Raises StoreUnavailable."""
     listed = runtime.setup.config.approvals.surfaces
     here = replace(origin, message_id="", attachments=(), reply_to=None, press=None, more=False)
     if origin.chat.kind == "direct" and is_approver(origin, approvers):
@@ -160,14 +160,14 @@ async def find_surfaces(runtime: Runtime, origin: MessageContext, approvers: Seq
 
 
 async def direct_chat(runtime: Runtime, context: MessageContext) -> Chat:
-    """Returns the sender's newest direct chat, or the message's own."""
+    """Return the sender's most recent direct chat, or the message's own chat."""
     newest = await runtime.store.approvals.newest_from(sender_of(context), NEWEST_MAX)
     chats = [inbound_of(it).context.chat for it in newest]
     return next((it for it in chats if it.kind == "direct"), context.chat)
 
 
 async def direct_with(runtime: Runtime, person: str, account: str = "") -> MessageContext | None:
-    """Returns the direct chat with a person: the one of their newest message, first at `account`, or the one that their
+    """Return the direct chat with a user: that of their newest message, preferably at `account`, or the one that the
     platform derives from their id."""
     name, _, id_ = person.partition(":")
     channels = runtime.setup.channels
@@ -185,7 +185,7 @@ async def direct_with(runtime: Runtime, person: str, account: str = "") -> Messa
 
 
 async def called(runtime: Runtime, people: Sequence[str]) -> Called:
-    """Map people (`channel:id`) to their names: as they were last called here, else as their platform says now. Raises
+    """Map users (`channel:id`) to their names: the last one seen here, else the platform's current one. Raises
     StoreUnavailable."""
     found = dict(await runtime.store.contacts.called(people))
     for who in people:

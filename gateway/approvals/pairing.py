@@ -1,8 +1,8 @@
-"""Pairing: a stranger's first direct message gets a code, with which the operator lets them in.
+"""Pairing: an unknown sender's first direct message gets a code, with which an owner or the operator approves them.
 
-The request is a row of the inbox like a command, so the line with the code is answered once, after redeliveries and
-crashes too. The row keeps no words, only a seed: each send derives the code from it and from the account's secrets, and
-the database has only its hash. A stranger's words start no turn, and earlier ones are not answered after the approval.
+The request is a row of the inbox like a command, so the code is sent once, also after redeliveries and crashes. The row
+keeps no text, only a seed: each send derives the code from it and from the account's secrets, and the database has only
+its hash. An unknown sender's messages start no turn, and earlier ones are not answered after the approval.
 """
 
 import hmac
@@ -26,23 +26,23 @@ from gateway.store.inbound import Inbound
 from gateway.store.statements import PAIRING_SECONDS
 
 REQUESTED, REMINDED = "pairing", "pairing:again"
-"""The commands of a stranger's request, and of their next message while they wait."""
+"""The commands of an unknown sender's request, and of their next message while they wait."""
 NAME_CHARS_MAX = 64
 CODE = "{code}"
 _GREETING = Bilingual(
     "Hi! This is a private bot, and I have asked its owner to let you in. If you know them, give them this code "
-    f"(good for an hour): `{CODE}`",
+    f"(valid for an hour): `{CODE}`",
     f"你好！这是一个私人机器人，我已经通知所有者。你也可以把配对码发给对方（一小时内有效）：`{CODE}`",
 )
 _GREETING_NOT_TOLD = Bilingual(
-    f"Hi! This is a private bot. To be let in, give its owner this code (good for an hour): `{CODE}`",
+    f"Hi! This is a private bot. To be let in, give its owner this code (valid for an hour): `{CODE}`",
     f"你好！这是一个私人机器人。请把配对码发给它的所有者，批准后我们就可以聊天（一小时内有效）：`{CODE}`",
 )
 _GREETING_UNOWNED = Bilingual(
-    "Hi! This is a private bot. Is it yours? Send `/claim` with the code that its start printed. If not, give this code "
-    f"to the person who runs it (good for an hour): `{CODE}`",
+    "Hi! This is a private bot. Is it yours? Send `/claim` with the code that it printed at startup. If not, give this code "
+    f"to its operator (valid for an hour): `{CODE}`",
     "你好！这是一个私人机器人。它是你的吗？请发送 `/claim` 加启动时显示的认领码。如果不是，"
-    f"请把配对码发给运行它的人（一小时内有效）：`{CODE}`",
+    f"请把配对码发给它的管理员（一小时内有效）：`{CODE}`",
 )
 _WELCOME = Bilingual(
     "You are in. Ask me anything; /help shows what I can do. (I have not read what you wrote before.)",
@@ -61,7 +61,7 @@ log = structlog.get_logger()
 
 
 def request(context: MessageContext, agent: str, *, again: bool = False) -> Inbound:
-    """Make the request from a stranger's message: only its sender, chat and language are kept."""
+    """Build the request from an unknown sender's message; only the sender, the chat and the language are kept."""
     sender = replace(context.sender, name=(context.sender.name or "")[:NAME_CHARS_MAX] or None)
     stranger = replace(context, sender=sender, text="", attachments=(), reply_to=None, more=False)
     return Inbound(
@@ -73,7 +73,8 @@ def request(context: MessageContext, agent: str, *, again: bool = False) -> Inbo
 
 
 async def ending(runtime: Runtime, turn: int, inbound: Inbound) -> Ending:
-    """The line to a person who asked or was let in; silence for those who have had theirs, and for too many."""
+    """Return the line for a user who asked or was approved; no reply if they had theirs already, or if too many
+    wait."""
     language: Language = "zh" if inbound.arguments.startswith("zh") else "en"
     if inbound.command == APPROVED:  # the person may have written in another language since the request
         newest = await runtime.languages.found(replace(inbound.context, language=None), language)
@@ -97,7 +98,7 @@ async def ending(runtime: Runtime, turn: int, inbound: Inbound) -> Ending:
 
 
 async def _reminder(runtime: Runtime, turn: int, inbound: Inbound, language: Language) -> Ending:
-    """One more line to a person who waits; then silence for the hour."""
+    """Return one reminder to a waiting user, then nothing for the hour."""
     reminded = await runtime.store.contacts.remind(*place_of(inbound.context), turn=turn)
     if reminded is None:
         return Ending(outcome="pairing", reason="known")
@@ -107,14 +108,14 @@ async def _reminder(runtime: Runtime, turn: int, inbound: Inbound, language: Lan
 
 
 async def tell_who_waits(runtime: Runtime) -> None:
-    """Tell a new owner of the people who asked while the bot had none, each with the buttons to decide."""
+    """Notify a new owner of the users who asked while the bot had none, each with buttons to decide."""
     for it in await runtime.store.contacts.waiting(runtime.now() - PAIRING_SECONDS):
         if it.turn is not None:
             await _tell(runtime, it.turn, (it.channel, it.account, it.person), it.called)
 
 
 async def _tell(runtime: Runtime, turn: int, place: tuple[str, str, str], name: str | None) -> bool:
-    """Tell the owners of a request, and note it; False if none of them can be reached."""
+    """Notify the owners of a request and record that. Return False if no owner can be reached."""
     told = await Notices(runtime).tell(_notice(turn, place, name))
     if told:
         await runtime.store.contacts.told(turn, runtime.now())
@@ -139,8 +140,7 @@ def _notice(turn: int, place: tuple[str, str, str], name: str | None) -> Notice:
 
 
 async def register(runtime: Runtime, turn: int, inbound: Inbound) -> bool:
-    """Lets a person wait with the hash of their code, unless they do already or too many do; the same again for the same
-    turn."""
+    """Create a pending pairing request with the hash of its code. Idempotent per turn and capped per account."""
     channel = runtime.setup.channel(inbound.context)
     if channel is None or channel.access.dm_policy != "pairing":
         return False
@@ -158,7 +158,7 @@ def _seed(inbound: Inbound) -> str:
 
 
 def code_of(access: AccessConfig, seed: str) -> str:
-    """`XXXX-XXXX`, the same for the same seed as long as the account's secrets are."""
+    """Return `XXXX-XXXX`, deterministic for a seed as long as the account's secrets are unchanged."""
     key = "\x1f".join(value.get_secret_value() for _, value in access if isinstance(value, SecretStr))
     number = int.from_bytes(hmac.digest(key.encode(errors="surrogatepass"), seed.encode(), "sha256"))
     letters = [ALPHABET[number // len(ALPHABET) ** place % len(ALPHABET)] for place in range(2 * HALF_CHARS)]

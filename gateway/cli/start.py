@@ -71,7 +71,7 @@ def init(
     from gateway.config.load import DOTENV, over_file
 
     if config.exists() or config.is_symlink():
-        raise OperatorError(f"{config}: is there already, and stays as it is — choose another file with --config")
+        raise OperatorError(f"{config}: already exists and was not changed — choose another file with --config")
     there = over_file(config.parent / DOTENV, environment())
     base = _template() if example is None else _example(example)
     draft = ConfigDraft(base=base, there={name: value for name, value in there.items() if value})

@@ -1,5 +1,5 @@
-"""Commands: what people write to the gateway instead of to an agent, such as `/stop`.
+"""Commands: messages to the gateway instead of to an agent, such as `/stop`.
 
-A command runs in the control session beside its conversation, so it never waits behind a turn, and needs no model. Each is
-a record in the table of `catalog`, and the functions lie by kind: `conversation`, `settings`, `report`.
+A command runs in the control session of its conversation, so it never waits for a turn, and needs no model. Each is a
+record in the table of `catalog`; the functions are grouped by kind: `conversation`, `settings`, `report`.
 """

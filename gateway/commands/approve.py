@@ -1,8 +1,8 @@
-"""`/approve` and `/approvals`, the buttons that do the same, and the gateway's own messages of requests: one that asks, and
-one in its place once it is settled.
+"""`/approve` and `/approvals`, their buttons, and the gateway's own messages about requests: one that asks, and one
+that replaces it once the request is closed.
 
-A decision is one strict line, or the press of a button that was made for it. A person who may not decide learns nothing: a
-guessed id, another person's and a closed one get the same answer.
+A decision is one strict line, or the press of a button created for it. Someone who may not decide learns nothing: a
+guessed id, another user's id and a closed one get the same answer.
 """
 
 import hashlib
@@ -26,7 +26,7 @@ from gateway.store.inbound import ASK, INTRODUCTION, NOTICE, OUTCOME, PRESSED, U
 from gateway.store.sessions import chat_of, person_of
 
 _DECISION = re.compile(r" */approve(?:@\S+)? ([0-9A-HJKMNP-TV-Z-]{12,14}) (allow-once|allow-always|deny) *")
-"""A name behind the @ is this bot's: `command_of` has seen to that."""
+"""A name after the @ is this bot's: `command_of` has checked it."""
 _TOOLS = re.compile(r" */approve(?:@\S+)? mcp ([a-z0-9_-]{1,64}) ([0-9a-f]{16}) *")
 _BUTTONS: Mapping[str, tuple[str, str, Any]] = {
     "allow-once": ("允许一次", "Allow once", "primary"),
@@ -42,7 +42,7 @@ async def approve(context: CommandContext) -> str | None:
     match = _DECISION.fullmatch(message.text)
     if match is None or message.attachments or message.press:
         return context.say(
-            "Nothing was decided. The whole message must be one line: `/approve XXXX-XXXX-XXXX allow-once`, "
+            "No decision was made. The message must be exactly one line: `/approve XXXX-XXXX-XXXX allow-once`, "
             "with `allow-always` or `deny` in the place of `allow-once`.",
             "未作任何决定。整条消息必须只有一行：`/approve XXXX-XXXX-XXXX allow-once`，"
             "其中 `allow-once` 可换成 `allow-always` 或 `deny`。",
@@ -61,24 +61,24 @@ async def _unknown(context: CommandContext, by: Decider) -> str | None:
         return None
     if context.message.press and context.message.press.token.startswith(BUTTON):
         return context.not_your_button
-    return context.say("There is no request with this id that you could decide.", "没有可由你审批的、编号如此的请求。")
+    return context.say("You have no pending request with this ID.", "没有此编号的待审批请求。")
 
 
 async def _decide(context: CommandContext, approval: Approval, decision: str, by: Decider) -> tuple[bool, str]:
-    """True if this decided it; and what to answer."""
+    """Apply a decision. Return whether this call decided the request, and the answer."""
     if decision != "deny" and approval.state == "pending" and await context.approvals.is_lost(approval):
         return False, context.say(
-            f"{approval.id} could not be shown to you whole, so it can only be denied.",
+            f"{approval.id} could not be shown to you in full, so it can only be denied.",
             f"{approval.id} 未能完整显示，只能拒绝。",
         )
     if decision == "allow-always" and not approval.always:
         return False, context.say(
-            f"{approval.id} can only be allowed once: not all that it runs can be pinned down. Nothing was decided.",
+            f"{approval.id} can only be allowed once, because what it runs may change. No decision was made.",
             f"{approval.id} 只能单次允许（无法确定其执行的全部内容）。未作任何决定。",
         )
     won, approval = await context.approvals.decide(approval, decision, by)
     text = await _outcome(context, approval, reader=context.reader)
-    return won, text if won else context.say(f"Decided already. {text}", f"已有结果。{text}")
+    return won, text if won else context.say(f"Already decided. {text}", f"已有结果。{text}")
 
 
 async def _outcome(context: CommandContext, approval: Approval, *, reader: str) -> str:
@@ -88,7 +88,8 @@ async def _outcome(context: CommandContext, approval: Approval, *, reader: str) 
 
 
 async def list_approvals(context: CommandContext) -> str:
-    """Lists what waits and what is granted, of the agents whose requests the person may decide; or ends some of these."""
+    """List the pending requests and grants of agents whose requests the sender may decide, or revoke some of the
+    grants."""
     service, store = context.approvals, context.runtime.store.approvals
     waiting, grants = await store.listed(context.runtime.now())
     waiting = [it for it in waiting if service.may_decide(it.agent, context.message)]
@@ -105,12 +106,17 @@ async def list_approvals(context: CommandContext) -> str:
         return context.say("Ask me in a direct chat.", "请在私聊中查看。")
     if not waiting and not grants:
         return context.say(
-            "Nothing is waiting for you, and nothing is allowed for good.", "没有待审批的请求，也没有长期许可。"
+            "You have no pending requests, and nothing is always allowed.", "没有待审批的请求，也没有始终允许的调用。"
         )
-    lines = [context.say("Waiting for a decision:", "待审批：")] if waiting else []
+    lines = [context.say("Pending requests:", "待审批：")] if waiting else []
     lines += [f"- `{it.id}` {it.agent} {it.tool} {value(_text(it.request))}" for it in waiting]
     lines += (
-        [context.say("Allowed for good (`/approvals revoke ID`):", "长期许可（`/approvals revoke ID` 撤销）：")]
+        [
+            context.say(
+                "Always allowed (revoke with `/approvals revoke ID`):",
+                "始终允许（发送 `/approvals revoke ID` 可撤销）：",
+            )
+        ]
         if grants
         else []
     )
@@ -130,7 +136,7 @@ def _decider(context: CommandContext) -> Decider:
 
 
 async def ask(context: CommandContext) -> str | Reply | None:
-    """Asks in the reader's language. Stays silent if it was decided meanwhile."""
+    """Ask in the reader's language. Return None if the request was decided meanwhile."""
     id_, _, number = context.arguments.partition(" ")
     approval = await context.approvals.get(id_)
     if approval is None or approval.state != "pending":
@@ -149,7 +155,7 @@ async def ask(context: CommandContext) -> str | Reply | None:
 
 
 async def _buttons(context: CommandContext, approval: Approval, surface: int, approver: str) -> tuple[Button, ...]:
-    """Make the buttons for one surface, with new tokens of which only the hashes are kept."""
+    """Create the buttons for one surface, with new tokens; only their hashes are stored."""
     buttons, tokens = [], []
     for answer in answers(approval):
         token, (zh, en, style) = secrets.token_urlsafe(24), _BUTTONS[answer]
@@ -166,7 +172,8 @@ def _hash(token: str) -> str:
 
 
 async def replace_request(context: CommandContext) -> str | Reply | None:
-    """Replaces the request if the channel can; otherwise adds a line, unless that chat has the decision's reply."""
+    """Replace the request message if the channel can; otherwise add a line, unless that chat got the decision's
+    reply."""
     id_, _, number = context.arguments.partition(" ")
     store, request = context.runtime.store.approvals, dedupe(id_, f"ask:{number}")
     approval, sent = await context.approvals.get(id_), await store.sent(request)
@@ -181,12 +188,13 @@ async def replace_request(context: CommandContext) -> str | Reply | None:
 
 
 async def settle(context: CommandContext) -> None:
-    """Decide what the pressed button decides, without what a platform must be asked for."""
+    """Apply the decision of a pressed button, without requests to the platform."""
     await (own.settle if context.arguments.startswith(OWN) else press)(context)
 
 
 async def press(context: CommandContext) -> str | Reply | None:
-    """A button carries a token alone: the platform's event says who pressed it, and `settled` replaces the request."""
+    """Handle a press. A button carries only a token: the platform's event says who pressed it, and `settled`
+    replaces the request."""
     if context.arguments.startswith(OWN):
         return await own.press(context, context.arguments)
     store, by, message = context.runtime.store.approvals, _decider(context), context.message
@@ -211,4 +219,4 @@ NOTICE_RUNS: Mapping[str, Perform] = {
     NOTICE: tell,
     UNHEARD: unheard,
 }
-"""The gateway's own messages, by their internal commands."""
+"""The gateway's own messages, by internal command."""

@@ -1,6 +1,6 @@
-"""The commands: which there are, which one a message is, and how one is run: may this person, in which language, and what
-happens with it. The table feeds the dispatch, `/help`, the platforms' menus, the web chat's completion and docs/commands.md.
-"""
+"""The table of commands, how a message is matched to one, and how a command is run: its permission, its language and
+its effect. The table feeds the dispatch, `/help`, the platforms' menus, the web chat's completion and
+docs/commands.md."""
 
 import re
 from collections.abc import Collection, Mapping, Sequence
@@ -36,9 +36,10 @@ _COMMAND = re.compile(r"[/／]([a-z]+|[\u4e00-\u9fff]+)(@\S+)?(?:\s+(.*))?", re.
 
 
 def command_of(context: MessageContext) -> tuple[str | None, str]:
-    """The name of the command that a message is, and its arguments; no name for words to the agent. A name after an @ is a
-    bot's, and this one's if the message is addressed to it. A press is its own command, with its token: no words name it;
-    on an agent's button it is words to the agent. A word that is at most two edits from a command is `MISSPELT`."""
+    """Return the name and arguments of the command in a message; no name for text to the agent. A name after an @ is
+    a bot's, and this bot's if the message is addressed to it. A press is a command of its own, with its token, and
+    cannot be typed; on an agent's button it is text to the agent. A word at most two edits from a command is
+    `MISSPELT`."""
     if context.press is not None:
         return (None, "") if context.press.label else (PRESSED, context.press.token)
     match = _COMMAND.fullmatch(context.text.strip())
@@ -54,7 +55,7 @@ def command_of(context: MessageContext) -> tuple[str | None, str]:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Dispatch:
-    """Runs the command that message `turn` is, beside the conversation `session`."""
+    """Run the command in message `turn`, for the conversation `session`."""
 
     runtime: Runtime
     approvals: Approvals
@@ -79,7 +80,7 @@ class Dispatch:
         return Ending(outcome=name, reply=result if isinstance(result, Reply) else Reply(text=result))
 
     async def take_effect(self, session: str, turn: int, inbound: Inbound) -> None:
-        """Stop or decide what the message stops or decides, if its sender may. Idempotent."""
+        """Apply the stop or decision in the message, if its sender may. Idempotent."""
         name = inbound.command or ""
         if (perform := AT_ONCE.get(name)) is None:
             return
@@ -115,8 +116,8 @@ def _refusal(context: CommandContext, command: Command) -> str:
 
 
 async def show_help(context: CommandContext) -> str:
-    """List the commands that would do something for the person there, a line a group; with `all` what each does, with a name
-    what that one does."""
+    """List the commands that are useful to the sender here, one line per group. With `all`, explain each of them;
+    with a name, explain that one."""
     name_asked = context.arguments.lstrip("/／").lower()
     name_asked = CHINESE_NAMES.get(name_asked, name_asked)
     if not name_asked:
@@ -135,7 +136,7 @@ async def show_all(context: CommandContext) -> str:
 
 
 async def _useful(context: CommandContext) -> Sequence[str]:
-    """The names of the commands that the sender may use and that would do something in the chat."""
+    """Return the names of the commands that the sender may use and that have an effect in the chat."""
     plan = await plan_of(context, await context.conversation())
     kind = context.message.chat.kind
     there = situation(context.setup, [tool.name for tool in plan.facts.tools] if plan else ())
@@ -164,7 +165,7 @@ def _grouped(context: CommandContext, useful: Collection[str]) -> str:
 
 
 async def suggest(context: CommandContext) -> str:
-    """Answers a misspelt command, without a model."""
+    """Answer a misspelt command, without a model."""
     word = context.arguments
     may = [it.name for it in COMMANDS.values() if context.may(it)] or ["help"]
     near = min(may, key=lambda name: edits(word.lower(), name))
@@ -174,7 +175,7 @@ async def suggest(context: CommandContext) -> str:
 
 
 def edits(one: str, other: str) -> int:
-    """The number of letters to insert, delete or replace that makes one word the other."""
+    """Return the edit distance: how many letters to insert, delete or replace to turn one word into the other."""
     before = list(range(len(other) + 1))
     for number, letter in enumerate(one, start=1):
         row = [number]
@@ -230,18 +231,19 @@ _COMMANDS = (
 )
 COMMANDS = {it.name: it for it in _COMMANDS}
 RUNS: Mapping[str, Perform] = {**NOTICE_RUNS, **LOGIN_RUNS, MISSPELT: suggest}
-"""The answers that no person asks for by name."""
+"""Internal commands, which no user types."""
 AT_ONCE: Mapping[str, Perform] = {PRESSED: settle} | {it.name: it.run for it in _COMMANDS if it.at_once}
-"""The commands, and the press, that take effect when their message is accepted."""
+"""The commands, and the press, that take effect as soon as their message is accepted."""
 
 
 _UNADMITTED = AT_ONCE.keys() | {"approvals", "claim", "listen", "unlisten"}
-"""Commands whose sender need not be admitted, and those that took effect when their message was accepted. Any other may have
-waited, for example during an outage, and is refused if its sender has lost access since."""
+"""Commands that need no admission, and those that took effect when their message was accepted. Any other may have
+waited, for example during an outage, and is rejected if its sender has lost access since."""
 
 
 def situation(setup: Setup, tools: Collection[str]) -> Situation:
-    """The situation of a person whose agents have these tools. Any agent's approvals may be the person's to decide."""
+    """Return the situation of a user whose agents have these tools. Approvals of any agent may be the user's to
+    decide."""
     asks = any(it.may_ask for it in setup.runners.values())
     return _situation(setup.config, setup.owners, tools, asks=asks, skills="read" in tools)
 
@@ -255,12 +257,13 @@ def _situation(config: Config, owners: Owners, tools: Collection[str], *, asks: 
 
 
 def offered(there: Situation, kind: ChatKind) -> Sequence[Command]:
-    """The commands that would do something in such a chat. Others work when they are typed; no list has aliases."""
+    """Return the commands that have an effect in such a chat. The others still work when typed; aliases are never
+    listed."""
     return [it for it in _COMMANDS if it.name not in ALIASES and it.only in (None, kind) and there.has_use(it.name)]
 
 
 def commands_in(config: Config, owners: Owners, message: MessageContext, facts: LastingFacts) -> Commands:
-    """The commands as the agent's prompt names them, for every sender; no words of a program are a command."""
+    """Return the commands as the agent's prompt lists them, for every sender; an API client has no commands."""
     tools = [tool.name for tool in facts.tools]
     there = _situation(config, owners, tools, asks=facts.asks, skills=facts.has_skills)
     listed = () if message.channel == ApiChannel.name else offered(there, message.chat.kind)
@@ -270,7 +273,7 @@ def commands_in(config: Config, owners: Owners, message: MessageContext, facts: 
 
 
 def menu(setup: Setup) -> tuple[MenuEntry, ...]:
-    """The commands for the menus of a platform, which all chats share, with those that no menu shows."""
+    """Return the commands for a platform's menus, which all chats share, including the hidden ones."""
     audiences: Mapping[str, Audience] = {**setup.config.commands, **dict.fromkeys(OWNER_ONLY, "owner")}
     there = situation(setup, {name for runner in setup.runners.values() for name in runner.names})
     return tuple(

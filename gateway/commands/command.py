@@ -1,7 +1,7 @@
-"""One command as a record, and what it is run with.
+"""A command as a record, and the context it runs in.
 
-A command may run twice, when its process dies before its reply is stored: its `turn` is the same then, and what it
-does goes by that number, so that the second run changes nothing more.
+A command may run twice if its process dies before its reply is stored. Its `turn` is the same then, and its effects are
+keyed by that number, so the second run changes nothing.
 """
 
 import re
@@ -34,8 +34,8 @@ SHOWN_MAX = 10
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CommandContext:
-    """One command that a person wrote. `session` is the conversation that it concerns, `turn` the number of the command's
-    own message: what was accepted earlier has a smaller one. `agent` answers in that conversation."""
+    """A command that a user sent. `session` is the conversation it concerns; `turn` is the number of the command's
+    own message, so earlier messages have smaller numbers. `agent` answers in that conversation."""
 
     runtime: Runtime
     approvals: Approvals
@@ -61,14 +61,14 @@ class CommandContext:
 
     @property
     def person(self) -> str:
-        """The sender as `owners` in the config names people."""
+        """The sender in the form that `owners` in the config uses."""
         return person_of(self.message)
 
     def say(self, en: str, zh: str) -> str:
         return zh if self.language == "zh" else en
 
     def aside(self, words: str) -> str:
-        """Return the words in the brackets of the language, to follow others."""
+        """Return the text in brackets of the language, to append to other text."""
         return self.say(f" ({words})", f"（{words}）")
 
     def listed(self, lines: Iterable[tuple[str, str]]) -> str:
@@ -80,13 +80,13 @@ class CommandContext:
         return self.say("No agent is configured to answer here.", "没有配置可以回答的智能体。")
 
     async def named(self, who: str) -> str:
-        """Name a person (`channel:id`) to the reader, by the name that their platform gives them."""
+        """Return how to name a user (`channel:id`) to the reader, with the platform's display name."""
         names = await called(self.runtime, [who])
         return person(who, names.get(who), self.language, reader=self.reader)
 
     @property
     def reader(self) -> str:
-        """The person whose own chat it is; empty in a group."""
+        """The user whose direct chat it is; empty in a group."""
         return self.person if self.message.chat.kind == "direct" else ""
 
     @property
@@ -96,7 +96,7 @@ class CommandContext:
 
     @property
     def not_your_button(self) -> str:
-        return self.say("This button is for somebody else, or it has expired.", "这个按钮不是给你的，或者已经失效。")
+        return self.say("This button is for someone else, or it has expired.", "这个按钮不是给你的，或者已经失效。")
 
     def may(self, command: "Command") -> bool:
         return command.is_open(self.setup, self.message)
@@ -113,9 +113,9 @@ class CommandContext:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Situation:
-    """The attributes of a chat, or of all chats, that decide which commands would do something. `tools` are those of the
-    agents that answer; `asks`: a call of a tool may need an approval; `pairs`: strangers get a pairing code;
-    `logs_in`: people are meant to log in."""
+    """The attributes of a chat, or of all chats, that decide which commands are useful. `tools` are those of the agents
+    that answer; `asks`: a tool call may need an approval; `pairs`: unknown senders get a pairing code; `logs_in`: users
+    can log in."""
 
     tools: Collection[str]
     asks: bool
@@ -126,7 +126,7 @@ class Situation:
     logs_in: bool
 
     def has_use(self, name: str) -> bool:
-        """Return True if the command would do something, apart from listing what is left of an earlier config."""
+        """Return whether the command has an effect, apart from listing leftovers of an earlier config."""
         match name:
             case "tasks":
                 return "task" in self.tools
@@ -155,9 +155,9 @@ ANY = sys.maxsize
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """`form` is its name and its arguments; `en` and `zh` say what it does. What has more words than it `takes`
-    is no command but meant for the agent. `owner_in_groups`: there it changes everybody's chat. `owner_only`: no config
-    opens it further."""
+    """`form` is the name with its arguments; `en` and `zh` describe it. Text with more words than it `takes` is
+    meant for the agent. `owner_in_groups`: in a group it affects everyone, so only owners may use it. `owner_only`:
+    the config cannot open it to others."""
 
     form: str
     run: Perform
@@ -167,12 +167,13 @@ class Command:
     owner_in_groups: bool = False
     owner_only: bool = False
     only: ChatKind | None = None
-    """The kind of chat in which alone it does something."""
+    """The only kind of chat in which it has an effect."""
     argument: str = ""
-    """The pattern of its argument: anything else behind it makes it words to the agent."""
+    """The pattern of its argument; any other text after the name makes the message text to the agent."""
     at_once: bool = False
-    """It stops or decides something, so it takes effect when its message is accepted: nothing that waits to be sent holds it
-    up. The lane runs it again for the reply, so `run` goes by the message's number and says the same both times."""
+    """It stops or decides something, so it takes effect when its message is accepted, before anything else that
+    waits. The lane runs it again for the reply, so `run` is idempotent per message number and returns the same text
+    both times."""
 
     @property
     def name(self) -> str:
@@ -184,7 +185,7 @@ class Command:
         return "owner" if self.owner_only and configured == "everyone" else configured
 
     def is_open(self, setup: Setup, message: MessageContext) -> bool:
-        """True if the sender may use it there."""
+        """Return whether the sender may use it there."""
         audience = self.audience(setup.config, message)
         return audience == "everyone" or (audience == "owner" and is_owner(setup.owners, message))
 
@@ -200,13 +201,13 @@ class Command:
 
 
 def first_words(text: str) -> str:
-    """The beginning of a person's text, on one line and in quotes, safe from Markdown and fences."""
+    """Return the beginning of a user's text, on one line and in quotes, safe from Markdown and fences."""
     line = " ".join(text[: 4 * SHOWN_CHARS].replace("`", "'").split())
     return f"“{line if len(line) <= SHOWN_CHARS else line[: SHOWN_CHARS - 1].rstrip() + '…'}”"
 
 
 def dropped_lines(context: CommandContext, messages: Sequence[Concerned]) -> str:
-    """The messages that will not be answered, each with its first words, as a paragraph to add; empty for none."""
+    """Return a paragraph that lists the messages that will not be answered; empty if there are none."""
     if not messages:
         return ""
     lines = [

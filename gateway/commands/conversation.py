@@ -1,4 +1,4 @@
-"""Commands about the conversation itself: begin it, stop what runs in it, repeat or forget an answer."""
+"""Commands about the conversation: start a new one, stop running work, and repeat or undo an answer."""
 
 import json
 import sys
@@ -25,7 +25,7 @@ from gateway.turns.journal import stopped_by
 from gateway.turns.memory import StoredMemory
 
 EXPORTED_CHARS_MAX = 200_000
-"""The limit if the export is no file: more than any channel sends in one reply."""
+"""The limit if the export is not a file: more than any channel sends in one reply."""
 
 
 async def start(context: CommandContext) -> str:
@@ -97,7 +97,7 @@ def _state(context: CommandContext, task: Task, now: float) -> str:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Ended:
-    """The work that a stop ended: its messages, and the lines about the rest. `kept` is the line about what goes on."""
+    """The work that a stop ended: its messages and the lines about it. `kept` is the line about what continues."""
 
     messages: Sequence[Concerned]
     nothing: bool
@@ -106,9 +106,9 @@ class _Ended:
 
 
 async def _stop(context: CommandContext) -> _Ended:
-    """Stops what was begun before the command: turns, tasks, requests to a model beside them, background commands whose end
-    is to be reported, and requests for approval that the sender may end. It looks after the stop: an answer that was
-    finished just before it was not stopped. What runs a second time finds what the first has stopped."""
+    """Stop what began before the command: turns, tasks, model requests of commands, background commands with a
+    report, and approval requests that the sender may cancel. What was stopped is read after the stop, so an answer
+    that finished just before it does not count. Idempotent: a second run finds what the first one stopped."""
     by, runtime, turn, session = stopped_by(context.turn), context.runtime, context.turn, context.session
     tasks = [it for it in await context.tasks.of(session) if it.turn < turn]
     asked = await runtime.store.approvals.open_in([session, *(it.sid for it in tasks if it.ended is None)])
@@ -125,19 +125,19 @@ async def _stop(context: CommandContext) -> _Ended:
     lines = dropped_lines(context, [it for it in concerned if not it.begun])
     lines += _ended_tasks(context, stopped)
     lines += _listed(
-        context.say("Also stopped, these commands:", "以下命令也已停止："),
+        context.say("These commands were stopped too:", "以下命令也已停止："),
         [
             *(f"`/{inbound_of(it.body).command}`" for it in asking),
             *(f"`{it.id}` {value(it.command)}" for it in commands),
         ],
     )
     lines += _listed(
-        context.say("Also cancelled, these requests for approval:", "以下审批请求已取消："),
+        context.say("These approval requests were cancelled too:", "以下审批请求已取消："),
         [f"`{it.id}` {it.tool}" for it in cancelled],
     )
     kept = _listed(
         context.say(
-            "These requests for approval are someone else's and are still waiting:",
+            "These approval requests belong to someone else and are still pending:",
             "以下审批请求属于其他人，仍在等待：",
         ),
         [f"`{it.id}`" for it in others],
@@ -169,9 +169,11 @@ async def edit(context: CommandContext) -> str | None:
 
 
 async def _answer_again(context: CommandContext, text: str = "") -> str | None:
-    """Forgets the last turn and answers its message again, with other words if there is a `text`. The new turn has the
+    """Undo the last turn and answer its message again, with the new `text` if there is one. The new turn has the
     rights of the message's author, so only the author may ask for it."""
-    turn = await _last_turn(context, context.say("There is no message to answer again.", "没有可以重新回答的消息。"))
+    turn = await _last_turn(
+        context, context.say("There is no earlier message to answer again.", "没有可以重新回答的消息。")
+    )
     if isinstance(turn, str):
         return turn
     bodies = await context.runtime.store.bodies(context.session, turn)
@@ -188,7 +190,7 @@ async def _answer_again(context: CommandContext, text: str = "") -> str | None:
     contexts = tuple(it for body in bodies.values() for it in inbound_of(body).contexts)
     if {it.sender.id for it in contexts} != {context.message.sender.id}:
         return context.say(
-            "Only its author can have that message answered again.",
+            "Only the author of that message can ask for a new answer.",
             "只有发送那条消息的人可以要求重新回答。",
         )
     await _undo(context, turn)  # what the task that ends would say is of the message as it was
@@ -214,12 +216,13 @@ async def undo(context: CommandContext) -> str:
 
 
 async def _last_turn(context: CommandContext, nothing: str) -> int | str:
-    """The turn that may be undone; else the reason why not, `nothing` if the conversation is empty. What another command
-    has answered again in the meantime counts, though it was accepted later; what an earlier run of this one has does not."""
+    """Return the turn that may be undone, or the reason why none may; `nothing` if the conversation is empty. A turn
+    that another command repeats meanwhile counts, although it was accepted later; one that an earlier run of this
+    command repeats does not."""
     work = await replace(context, turn=sys.maxsize).conversation()
     waiting = [(it.turn, inbound_of(it.body).replays) for it in work.waiting]
     if any(turn < context.turn or replays not in (0, context.turn) for turn, replays in waiting):
-        return context.say("I am still answering. /stop stops that.", "我还在回答，发送 /stop 可停止。")
+        return context.say("I am still answering. Send /stop to stop.", "我还在回答，发送 /stop 可停止。")
     turn = await context.runtime.store.last_turn(context.session, command=context.turn, by=_by(context))
     return nothing if turn is None else turn
 
@@ -229,19 +232,19 @@ def _by(context: CommandContext) -> str:
 
 
 async def _undo(context: CommandContext, turn: int) -> str:
-    """Forgets a turn and stops the tasks that it asked for; the lines that name them."""
+    """Undo a turn and stop the tasks that it started. Return the lines that name them."""
     mark = SessionMark(turn=turn, kind="undone", content=_by(context), at=context.runtime.now())
     await context.runtime.store.mark(context.session, mark)
     return _ended_tasks(context, await context.tasks.halt_of(context.session, turn, by=context.turn))
 
 
 def _ended_tasks(context: CommandContext, stopped: Sequence[Task]) -> str:
-    head = context.say("Also stopped, these tasks:", "以下任务也已停止：")
+    head = context.say("These tasks were stopped too:", "以下任务也已停止：")
     return _listed(head, [f"`{it.id}` {value(it.title)}" for it in stopped])
 
 
 async def _deliver(context: CommandContext, inbound: Inbound) -> None:
-    """A message to the agent in the place of this command, once."""
+    """Deliver a message to the agent in place of this command. Idempotent."""
     names, at = [f"command:{context.turn}"], context.runtime.now()
     sender = sender_of(context.message)
     again = Delivery.of(inbound, sid=context.session, names=names, at=at, sender=sender, again=True)
@@ -288,7 +291,7 @@ async def compact(context: CommandContext) -> str | Ending:
     if compacted is None:
         return context.say("There is nothing to summarise yet.", "目前没有需要整理的内容。")
     if not compacted.turns:
-        kept = "No summary kept all that matters, so the conversation stays as it is."
+        kept = "No summary was complete enough, so the conversation is unchanged."
         text = context.say(kept, "没有得到足够完整的摘要，对话保持原样。")
         return Ending(outcome="compact", reply=Reply(text=text), answers=compacted.answers)
     made = Summary(
@@ -325,7 +328,7 @@ async def export(context: CommandContext) -> str | Reply:
     data = markdown.encode(errors="replace")[: context.setup.limits.file_bytes]
     file = File(name="conversation.md", type="text/markdown", data=data)
     stored = await context.runtime.store.files.put(file, context.runtime.now())
-    return Reply(text=context.say("The conversation as a file:", "对话已导出为文件："), files=(stored,))
+    return Reply(text=context.say("Here is the conversation as a file:", "对话已导出为文件："), files=(stored,))
 
 
 def _exported(turn: Sequence[Message], zone: tzinfo) -> Iterator[str]:

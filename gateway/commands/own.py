@@ -1,6 +1,7 @@
-"""An owner's acts: claiming the bot, adding an account, pairing, switching a group on and off, the buttons under notices.
+"""Owner commands: claim the bot, add an account, pair users, switch groups on and off, and the buttons of notices.
 
-Each may run twice, when its process dies before its reply is stored: what it changes names the message that it was.
+Each may run twice if its process dies before its reply is stored. Its changes record the message, so the second run has
+no effect.
 """
 
 import secrets
@@ -32,14 +33,15 @@ log = structlog.get_logger()
 
 ONLY_OWNERS = "owners"
 CLAIM_WORDS = ("page", "alone", "revoke")
-"""Words of an owner behind `/claim`: this machine's page is an owner, too, or is not; an added account is none any more."""
+"""Owners' arguments of `/claim`: this machine's page becomes an owner, stops being one, or an added account stops
+being one."""
 LANGUAGES: tuple[Language, ...] = ("en", "zh")
 TOOLS = "mcp"
-"""The act of a button that accepts a server's tools: `own:mcp:SERVER:DIGEST`."""
+"""The action of a button that accepts a server's tools: `own:mcp:SERVER:DIGEST`."""
 
 
 async def tell(context: CommandContext) -> Reply:
-    """A notice: with buttons if the channel has them, otherwise with the line to type."""
+    """Render a notice: with buttons if the channel has them, otherwise with the line to type."""
     notice = notice_json.validate_json(context.arguments)
     text, ids = context.say(notice.en, notice.zh), "\n".join(f"- {value(it)}" for it in notice.ids)
     if context.has_buttons:
@@ -50,12 +52,12 @@ async def tell(context: CommandContext) -> Reply:
 
 
 async def claim(context: CommandContext) -> Reply | str | None:
-    """`/claim XXXX-XXXX`: the first person with the code of the start becomes the owner, and the account that has an owner's
-    code another one. Nothing tells a wrong code from a spent one, or from one that came too late; wrong ones count as those
-    of `/pair` do. Owners have `/claim` for such a code, and the `CLAIM_WORDS`."""
+    """Handle `/claim XXXX-XXXX`: the first user with the startup code becomes the owner; an account with an owner's
+    code becomes another owner. A wrong, used and expired code get the same answer, and wrong codes count like those
+    of `/pair`. Owners use `/claim` to get such a code, and the `CLAIM_WORDS`."""
     if context.message.chat.kind == "group":
         return context.say(
-            "Send it to me in a direct chat: who reads a code here could use it.",
+            "Send it to me in a direct chat: anyone who sees the code here could use it.",
             "请在私聊中发送：群里的人都能看到认领码。",
         )
     setup, runtime, owners = context.setup, context.runtime, context.setup.owners
@@ -63,11 +65,11 @@ async def claim(context: CommandContext) -> Reply | str | None:
     if not word or word.lower() in CLAIM_WORDS:
         if not owners.is_owned:
             return context.say(
-                "Send it with the code that the start of the gateway prints: `/claim XXXX-XXXX`.",
+                "Send it with the code that the gateway printed at startup: `/claim XXXX-XXXX`.",
                 "请附上网关启动时显示的认领码：`/claim XXXX-XXXX`。",
             )
         if not context.is_owner:
-            return context.say("This bot has an owner already.", "这个机器人已有所有者。")
+            return context.say("This bot already has an owner.", "这个机器人已有所有者。")
         if not word:
             return await _invite(context)
         if word.lower() == "revoke":
@@ -90,7 +92,7 @@ async def claim(context: CommandContext) -> Reply | str | None:
             return await _added(context, name)
         case "known":
             return context.say(
-                "You are an owner already. Send it from your other account: the code is still good.",
+                "You are already an owner. Send it from your other account; the code is still valid.",
                 "你已经是所有者。请用你的另一个账号发送，认领码仍然有效。",
             )
     log.warning(f"claim_{found}", by=context.person)
@@ -104,7 +106,7 @@ async def _changed(context: CommandContext) -> None:
 
 def _no_such_code(context: CommandContext) -> str:
     return context.say(
-        "There is no such code: it may be wrong, used, or older than a day.",
+        "That code is not valid: it may be mistyped, already used, or more than a day old.",
         "没有这个认领码：可能有误、已使用，或已超过一天。",
     )
 
@@ -116,13 +118,13 @@ def _yours(context: CommandContext) -> Reply:
         "这个机器人现在归你所有。有人申请加入或出现故障时，我会在这里通知你。",
     )
     if context.setup.config.approvers() is None:
-        text += context.say(" From now on only you approve commands.", "从现在起，只有你可以批准命令。")
+        text += context.say(" Only you approve commands from now on.", "从现在起，只有你可以批准命令。")
     if context.person == LOCAL_PERSON or not _has_page(context):
         return Reply(text=text)
     if context.has_buttons:
         return Reply(text=text, buttons=buttons(_page_choices(context.turn), zh=context.language == "zh"))
     more = context.say(
-        " `/claim page` keeps this machine's page as an owner, too; `/claim alone` does not.",
+        " `/claim page` keeps this machine's page as an owner too; `/claim alone` does not.",
         "发送 `/claim page` 可保留本机网页为所有者，`/claim alone` 则不保留。",
     )
     return Reply(text=text + more)
@@ -140,7 +142,7 @@ def _has_page(context: CommandContext) -> bool:
 
 
 async def _keep_page(context: CommandContext, *, kept: bool) -> str:
-    """Make the page at this machine an owner, too, or end that."""
+    """Make the page on this machine an owner too, or end that."""
     if not _has_page(context):
         return context.say("There is no page here: the web chat is off.", "没有网页：网页聊天未启用。")
     at, owners = context.runtime.now(), context.setup.owners
@@ -151,17 +153,17 @@ async def _keep_page(context: CommandContext, *, kept: bool) -> str:
         return context.say("The config makes this machine's page an owner.", "配置已把本机网页设为所有者。")
     if kept:
         return context.say(
-            "This bot is yours. This machine's page is an owner, too; `/claim alone` ends that.",
+            "This bot is yours. This machine's page is an owner too; `/claim alone` ends that.",
             "这个机器人归你所有。本机网页也是所有者；发送 `/claim alone` 可取消。",
         )
     return context.say(
-        "This bot is yours. This machine's page is a guest; `/claim page` makes it an owner, too.",
+        "This bot is yours. This machine's page is a guest; `/claim page` makes it an owner too.",
         "这个机器人归你所有。本机网页只是访客；发送 `/claim page` 可让它也成为所有者。",
     )
 
 
 async def _invite(context: CommandContext) -> Reply | str:
-    """Hand out a code for another account of the owner; it replaces the last one."""
+    """Issue a code for another account of the owner. It replaces the previous code."""
     channel, seed = context.setup.channel(context.message), secrets.token_hex(16)
     if channel is None:
         return _no_such_code(context)
@@ -170,8 +172,8 @@ async def _invite(context: CommandContext) -> Reply | str:
     log.info("owner_invites", by=context.person)
     minutes = f"{ADD_SECONDS / 60:.0f}"
     text = context.say(
-        f"Send me `/claim {CODE}` from your other account within {minutes} minutes. Whoever sends it becomes an owner, so "
-        "show it to nobody. I will tell every owner when it is used.",
+        f"Send me `/claim {CODE}` from your other account within {minutes} minutes. Anyone who sends it becomes an owner, "
+        "so keep it secret. I will notify every owner when it is used.",
         f"请在 {minutes} 分钟内用你的另一个账号私聊发送 `/claim {CODE}`。发送的人会成为所有者，不要让别人看到；"
         "使用后我会通知每位所有者。",
     )
@@ -179,7 +181,7 @@ async def _invite(context: CommandContext) -> Reply | str:
 
 
 async def _added(context: CommandContext, name: str | None) -> str:
-    """Tell every owner of the new one: somebody who has only seen the code may have sent it."""
+    """Notify every owner of the new one: someone who only saw the code may have sent it."""
     who, listed = context.person, await context.runtime.store.owners.listed()
     by = next((it.source for it in listed if it.person == who), "")
     log.info("owner_added", person=who, by=by)
@@ -188,9 +190,9 @@ async def _added(context: CommandContext, name: str | None) -> str:
     notice = Notice(
         cause=f"owner {who} {context.turn}",
         once=f"owner {context.turn}",
-        en="{} is an owner now, by the code of {}. Not you? Take it back.".format(*shown["en"]),
+        en="{} is an owner now, by the code of {}. Not you? Cancel it.".format(*shown["en"]),
         zh="{} 现在是所有者，使用了 {} 的认领码。不是你本人？请立即取消。".format(*shown["zh"]),
-        choices=(Choice(token=f"{OWN}disown:{context.turn}", en="Take it back", zh="取消", danger=True),),
+        choices=(Choice(token=f"{OWN}disown:{context.turn}", en="Cancel it", zh="取消", danger=True),),
         typed=f"/claim revoke {who}",
         ids=(who, by),
         known=(who,),
@@ -198,7 +200,7 @@ async def _added(context: CommandContext, name: str | None) -> str:
     )
     await Notices(context.runtime).tell(notice)
     return context.say(
-        f"You are an owner of this bot now, like {shown['en'][1]}. I have told every owner.",
+        f"You are an owner of this bot now, like {shown['en'][1]}. I have notified every owner.",
         f"你现在和 {shown['zh'][1]} 一样是所有者。我已通知每位所有者。",
     )
 
@@ -214,7 +216,7 @@ async def _disown(context: CommandContext, who: str) -> str:
         )
     if ended:
         log.warning("owner_disowned", person=who, by=context.person)
-    lines = [context.say(f"{shown} is no owner.", f"{shown} 已不是所有者。")]
+    lines = [context.say(f"{shown} is not an owner.", f"{shown} 已不是所有者。")]
     for other in [it.person for it in await store.listed() if it.source == who]:
         added = await context.named(other)
         lines.append(
@@ -227,7 +229,7 @@ async def _disown(context: CommandContext, who: str) -> str:
 
 
 async def listen(context: CommandContext) -> str:
-    """`/listen` switches the bot on in a group, `/listen owners` for owners alone."""
+    """Handle `/listen`: switch the bot on in a group, with `owners` only for owners."""
     word = context.arguments.strip().lower()
     if word not in ("", ONLY_OWNERS):
         return context.say("Send `/listen` or `/listen owners`.", "用法：`/listen` 或 `/listen owners`。")
@@ -260,13 +262,13 @@ async def _switch(context: CommandContext, there: MessageContext, switch: Switch
 
 def _disabled(context: CommandContext) -> str:
     return context.say(
-        "I am off in all groups: the config says `groupPolicy: disabled`.",
+        "I am off in all groups, because the config sets `groupPolicy: disabled`.",
         "所有群聊都已停用：配置中写着 `groupPolicy: disabled`。",
     )
 
 
 async def unheard(context: CommandContext) -> str:
-    """The line to an owner who mentions the bot in a group that it does not listen in."""
+    """Answer an owner who mentions the bot in a group where it is off."""
     if context.arguments == GROUP_DISABLED:
         return _disabled(context)
     return context.say(
@@ -276,7 +278,7 @@ async def unheard(context: CommandContext) -> str:
 
 
 async def join(context: CommandContext) -> str | None:
-    """The bot was added to a group: the owners hear of it, and if it listens there it introduces itself."""
+    """The bot was added to a group: notify the owners, and introduce the bot if it is on there."""
     message, channel = context.message, context.setup.channel(context.message)
     if channel is None:
         return None
@@ -287,12 +289,13 @@ async def join(context: CommandContext) -> str | None:
 
 
 def _joined(context: CommandContext, there: MessageContext, refused: str | None) -> Notice:
-    """A notice to the owners. Each group that an owner adds is a separate cause; any other person is one cause."""
+    """Build the notice to the owners. Each group that an owner adds is a separate cause; those added by anyone else
+    share one."""
     group, by = f"{there.channel}:{there.chat.id}", person_of(there)
     title = person(group, there.chat.title, "en")
     who = {it: person(by, there.sender.name, it) for it in LANGUAGES}
     states = {
-        None: ("The config has me switched on there.", "按配置，我已在该群启用。"),
+        None: ("The config switches me on there.", "按配置，我已在该群启用。"),
         "group-disabled": ("All groups are switched off (`groupPolicy`).", "所有群聊已关闭（`groupPolicy`）。"),
     }
     en, zh = states.get(refused, ("I stay silent there until you switch me on.", "启用之前，我不会在该群回应。"))
@@ -315,7 +318,7 @@ _GROUP_CHOICES = {
 
 
 async def press(context: CommandContext, token: str) -> Reply | str:
-    """A button under a notice; the notice is replaced by the outcome."""
+    """Handle a button of a notice; the outcome replaces the notice."""
     act, _, number = token.removeprefix(OWN).partition(":")
     if act == TOOLS and context.message.press is not None:
         server, _, digest = number.partition(":")
@@ -347,25 +350,25 @@ async def press(context: CommandContext, token: str) -> Reply | str:
 
 
 async def settle(context: CommandContext) -> None:
-    """Do what the button does, except for leaving a group: the platform does that when the lane asks it to."""
+    """Apply a button's effect, except leaving a group: that needs a platform request, which the lane makes."""
     if not context.arguments.startswith(f"{OWN}leave:"):
         await press(context, context.arguments)
 
 
 async def accept_tools(context: CommandContext, server: str, digest: str) -> str:
-    """Offers the tools of a server as they are now, if they are still what the notice was about."""
+    """Accept the tools of a server if they are still those of the notice."""
     if not context.is_owner:
         return context.say("Only an owner of the bot can do that.", "只有机器人的所有者可以这样做。")
     by, at = context.person, context.runtime.now()
     tools = await context.runtime.store.reviews.accept(server, by=by, at=at, digest=digest)
     if not tools:
         return context.say(
-            f"Nothing of `{server}` waits as it was shown: it was accepted already, or has changed again.",
+            f"`{server}` has no pending tools that match: they were accepted already, or have changed again.",
             f"`{server}` 没有与所示一致的待确认工具：可能已确认，或又有变化。",
         )
     log.info("mcp_tools_accepted", server=server, tools=tools, by=by)
     shown = ", ".join(map(value, tools))
-    return context.say(f"Accepted of `{server}`: {shown}.", f"已接受 `{server}` 的工具：{shown}。")
+    return context.say(f"Accepted tools of `{server}`: {shown}.", f"已接受 `{server}` 的工具：{shown}。")
 
 
 async def _leave(context: CommandContext, there: MessageContext) -> str:
@@ -378,7 +381,7 @@ async def _leave(context: CommandContext, there: MessageContext) -> str:
     except DeliveryError as error:
         log.warning("group_not_left", channel=there.channel, chat=there.chat.id, error=str(error), code=error.code)
         return context.say(
-            "I could not leave the group, so I will stay silent there. Please remove me in its settings.",
+            "I could not leave the group, so I will stay silent in it. Please remove me in its settings.",
             "我无法退出该群，但不会再回应。请在群设置中移除我。",
         )
     log.info("group_left", channel=there.channel, account=there.account, chat=there.chat.id)
@@ -401,19 +404,19 @@ async def pair(context: CommandContext) -> str | None:
     if found == "wrong":
         log.warning("pairing_refused", by=context.person)
         return context.say(
-            "That code does not work: it is wrong, or older than an hour.",
+            "That code is not valid: it may be mistyped, or more than an hour old.",
             "配对码无效：可能有误，或已超过一小时。",
         )
     return await _approved(context, *found)
 
 
 async def let_in(context: CommandContext, asked: int, decision: Decision) -> str:
-    """Lets in or refuses the person whose request is message `asked`."""
+    """Approve or deny the pairing request of message `asked`."""
     store, at = context.runtime.store.contacts, context.runtime.now()
     found = await store.decide(asked, decision, by=context.person, turn=context.turn, at=at)
     if found is None:
         return context.say(
-            "They are no longer waiting. /pair shows who is.", "对方已不在等待。发送 /pair 可查看等待名单。"
+            "This person is no longer waiting. /pair lists who is.", "对方已不在等待。发送 /pair 可查看等待名单。"
         )
     contact, notice = found
     if decision == "let in":
@@ -430,7 +433,7 @@ async def _approved(context: CommandContext, contact: Contact, notice: Delivery 
     if notice is not None:
         await context.runtime.accept(notice)
     shown = _shown(contact, context.language)
-    return context.say(f"{shown} may write to me now.", f"{shown} 现在可以给我发消息了。")
+    return context.say(f"{shown} can write to me now.", f"{shown} 现在可以给我发消息了。")
 
 
 def _shown(contact: Contact, language: Language) -> str:
@@ -438,7 +441,7 @@ def _shown(contact: Contact, language: Language) -> str:
 
 
 async def _waiting(context: CommandContext) -> str:
-    """Lists who waits, except in a group: the list is for owners only."""
+    """List who is waiting, except in a group: the list is for owners only."""
     people = await context.runtime.store.contacts.waiting(context.runtime.now() - PAIRING_SECONDS)
     if context.message.chat.kind == "group" or not people:
         return context.say(

@@ -1,4 +1,4 @@
-"""Commands that only report: what runs, what fills the prompt, what was spent, and who is asking."""
+"""Commands that only report: current work, the contents of the prompt, usage, and the sender's identity."""
 
 import re
 from collections import Counter
@@ -61,7 +61,7 @@ _MODES: dict[QueueMode, str] = {
 
 
 async def plan_of(context: CommandContext, work: Work) -> TurnPlan | None:
-    """The plan of the next request; None if no agent could answer it."""
+    """Return the plan of the next request; None if no agent could answer it."""
     channel = context.setup.channel(context.message)
     if context.runner is None or channel is None:
         return None
@@ -117,14 +117,15 @@ async def context(context: CommandContext) -> str:
         return context.nobody
     shares = list(_shares(context, plan, work))
     used = sum(count for _, count in shares)
-    head = context.say("The next request holds, in tokens (estimated):", "下一次请求的构成（token 估算）：")
-    total = (context.say("In all", "合计"), _fill(used, plan.window))
+    head = context.say("Contents of the next request, in estimated tokens:", "下一次请求的构成（token 估算）：")
+    total = (context.say("Total", "合计"), _fill(used, plan.window))
     rows = [(context.say(name, SECTIONS.get(name, name)), f"{count:,}") for name, count in shares]
     return f"{head}\n{context.listed([*rows, total])}"
 
 
 def _shares(context: CommandContext, plan: TurnPlan, work: Work) -> Iterator[tuple[str, int]]:
-    """The parts of the next request with their tokens: the prompt's sections, each workspace file, tools, what was said."""
+    """Yield the parts of the next request with their tokens: the prompt's sections, each workspace file, the tools
+    and the history."""
     facts = plan.facts
 
     def corrected(count: int) -> int:
@@ -149,7 +150,7 @@ def _shares(context: CommandContext, plan: TurnPlan, work: Work) -> Iterator[tup
 
 
 def _history(plan: TurnPlan, work: Work) -> Sequence[Sequence[Message]]:
-    """The turns that the model is shown, without the blocks that belong to a running turn."""
+    """Return the turns that the model would see, without the blocks of a running turn."""
     turns, kept = turns_of(work.history), plan.facts.agent.history_turns
     shown = turns if kept is None else turns[max(0, len(turns) - kept) :]
     return [[replace(it, metadata="") if isinstance(it, UserMessage) else it for it in turn] for turn in shown]
@@ -205,7 +206,7 @@ async def _role(context: CommandContext) -> str:
     if context.is_owner:
         role = say("owner", "所有者")
     elif state == "paired" and message.chat.kind == "direct":
-        role = say("let in by an owner", "经所有者批准")
+        role = say("approved by an owner", "经所有者批准")
     else:
         role = say("guest", "访客")
     if context.approvals.may_decide_any(message):
@@ -215,7 +216,7 @@ async def _role(context: CommandContext) -> str:
 
 @dataclass(slots=True)
 class _Sum:
-    """The sum of bills. `cost` is None if no bill has one: without prices there is no cost."""
+    """A sum of bills. `cost` is None if no bill has one, because no prices are set."""
 
     tokens: Counter[str] = field(default_factory=Counter)
     cost: float | None = None
@@ -247,7 +248,7 @@ class _Sum:
 
 
 async def _spent(context: CommandContext) -> tuple[_Sum, _Sum]:
-    """Sums the usage of the conversation's turns and commands since it began, and of today in the gateway's time zone."""
+    """Return the usage of the current conversation, and of today in the gateway's time zone."""
     zone = context.setup.config.server.zone
     midnight = datetime.combine(local(context.runtime.now(), zone).date(), time(), zone).timestamp()
     bills = await context.runtime.store.bills(context.session, since=midnight)
@@ -306,11 +307,11 @@ CHINESE = {
     "chat": "聊天的额度",
     "agent": "智能体的额度",
 }
-"""The outcomes and the reasons, which are English words of the journal."""
+"""Outcomes and reasons, which the journal stores in English."""
 
 
 async def why(context: CommandContext) -> str:
-    """Answers for the newest finished turn before the command, also if nothing was kept of it but the journal."""
+    """Explain the newest finished turn before the command, even if only the journal has it."""
     layers = context.runtime.store.layers
     number = await layers.last(context.session, context.turn)
     stored = None if number is None else await layers.get(number)
@@ -353,11 +354,13 @@ def _more(context: CommandContext, turn: int) -> str:
     if page := openable(config, context.message.channel):
         return f"{page}/console#turns/{turn}"
     here = f"{config.server.address}/console#turns/{turn}" if has_page(config) else f"{program()} turns show {turn}"
-    return context.say(f"More, on the gateway's machine: `{here}`", f"更多内容，请在网关所在的机器上查看：`{here}`")
+    return context.say(
+        f"For more, run this on the gateway's machine: `{here}`", f"更多内容，请在网关所在的机器上查看：`{here}`"
+    )
 
 
 def _chinese(word: str) -> str:
-    """The Chinese of an outcome or a reason; a word of a newer version stays as it is."""
+    """Return the Chinese name of an outcome or a reason; a name that is unknown here stays unchanged."""
     if late := re.fullmatch(r"(\d+) s late", word):
         return f"晚到 {late[1]} 秒"
     if by := re.fullmatch(r"by (\d+)", word):
@@ -366,7 +369,7 @@ def _chinese(word: str) -> str:
 
 
 async def _approvals(context: CommandContext, stored: StoredTurn) -> str:
-    """Each call of the turn that a person was asked for, and the one whose decision the turn continues with."""
+    """Return the turn's calls that needed an approval, and the call whose decision the turn continues with."""
     inbound = read_inbound(stored.body or "")
     id_ = inbound.approval if inbound else ""
     ids = [it for it in dict.fromkeys([id_, *(it["id"] for it in stored.approvals)]) if it]
@@ -387,7 +390,7 @@ def _approval(context: CommandContext, approval: Approval, names: Called) -> str
         case "expired":
             return context.say(f"asked for {tool}: nobody decided in time", f"已请求审批 {tool}：无人在时限内决定")
         case "undeliverable":
-            return context.say(f"asked for {tool}: nobody could be shown it whole", f"已请求审批 {tool}：未能完整显示")
+            return context.say(f"asked for {tool}: it could not be shown in full", f"已请求审批 {tool}：未能完整显示")
         case "cancelled":
             return context.say(f"asked for {tool}: cancelled, nothing ran", f"已请求审批 {tool}：已取消，没有执行")
         case _ if approval.decision == "grant":

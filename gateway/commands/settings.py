@@ -1,5 +1,5 @@
-"""Commands that set something: for the conversation until a new one begins (model, thinking, what is shown of a turn, the
-queue), or for the chat (who answers in it); and a person's own notes and schedules."""
+"""Commands that change a setting: of the conversation until a new one starts (model, thinking, progress display,
+queue), or of the chat (its agent); and a user's own notes and schedules."""
 
 import re
 from collections.abc import Sequence
@@ -42,25 +42,28 @@ async def model(context: CommandContext) -> str:
         return await _listed(context, context.say(*several), found)
     await _set(context, model=found[0])
     return context.say(
-        f"`{found[0]}` answers from your next message on, until /new.",
+        f"`{found[0]}` answers from your next message until /new.",
         f"从下一条消息起由 `{found[0]}` 回答，直到 /new。",
     )
 
 
 async def models(context: CommandContext) -> str:
-    head = context.say("Choose a model with `/model` NAME or NUMBER:", "可选的模型（发送 `/model` 加名称或编号）：")
+    head = context.say(
+        "Choose a model with `/model NAME` or `/model NUMBER`:", "可选的模型（发送 `/model` 加名称或编号）："
+    )
     return await _listed(context, head, context.setup.config.choosable_models)
 
 
 async def _listed(context: CommandContext, head: str, models: Sequence[str]) -> str:
-    """Lists names with their numbers, escaped so that Markdown does not renumber them."""
+    """List models with their numbers, escaped so that Markdown does not renumber them."""
     current, mark = model_of(context, await context.settings()), context.aside(context.say("in use", "使用中"))
     numbers = {it: number for number, it in enumerate(context.setup.config.choosable_models, start=1)}
     return "\n".join((head, *(f"- {numbers[it]} · `{it}`{mark if it == current else ''}" for it in models)))
 
 
 def _named(words: str, models: Sequence[str]) -> Sequence[str]:
-    """The one with this number, else those with this name, alone or behind a provider, else those with it in their names."""
+    """Return the model with this number; else those with this name, with or without the provider; else those that
+    contain it."""
     if re.fullmatch("[1-9][0-9]{0,3}", words) and int(words) <= len(models):
         return [models[int(words) - 1]]
     part = words.lower()
@@ -79,7 +82,7 @@ def model_in_force(setup: Setup, runner: AgentRunner | None, settings: Settings)
 
 
 def thinking_levels(runner: AgentRunner, model: str) -> list[str]:
-    """The levels that `/think` offers for a model, the weakest first."""
+    """Return the levels that `/think` offers for a model, weakest first."""
     return [level for level in LEVELS if level in runner.models.get(model).facts.thinking]
 
 
@@ -123,7 +126,7 @@ async def verbose(context: CommandContext) -> str:
 
 
 async def _switch(context: CommandContext, name: str) -> bool:
-    """Sets on or off; any other word changes nothing."""
+    """Set on or off. Any other word changes nothing."""
     choice = {"on": True, "off": False}.get(context.arguments.lower())
     if choice is None:
         return bool(getattr(await context.settings(), name))
@@ -144,7 +147,7 @@ async def queue(context: CommandContext) -> str:
 
 
 async def agent(context: CommandContext) -> str:
-    """Changes the agent of a chat. Each agent has its own conversation there; the former one's is kept."""
+    """Change the agent of a chat. Each agent has a separate conversation there, and the previous one's is kept."""
     config, words = context.setup.config, context.arguments
     offered = [it for it in config.agents.list if is_open(config, context.setup.owners, it.id, context.message)]
     chosen = next((it for it in offered if words.lower() in (it.id, it.name.lower())), None) if words else None
@@ -152,7 +155,7 @@ async def agent(context: CommandContext) -> str:
         at = context.runtime.now()
         await context.runtime.choices.choose_agent(context.message, chosen.id, turn=context.turn, at=at)
         name = chosen.name or chosen.id
-        return context.say(f"From now on {name} answers here.", f"从现在起由{name}回答。")
+        return context.say(f"{name} answers here from now on.", f"从现在起由{name}回答。")
     mark = context.aside(context.say("answers here", "当前"))
     lines = [f"- `{it.id}` {it.name}".rstrip() + (mark if it.id == context.agent else "") for it in offered]
     problem = context.say(f"There is no agent {_quoted(words)}.", f"没有智能体 {_quoted(words)}。") if words else ""
@@ -259,7 +262,7 @@ async def _cancelled(context: CommandContext, id_: str) -> str:
 
 
 async def shown_schedules(context: CommandContext, *, ended: str = "") -> Sequence[Later]:
-    """The schedules that the sender may see there. A group that has another id now may have some under its first."""
+    """Return the schedules that the sender may see in the chat, including those of its id before a migration."""
     store, choices, message = context.runtime.store, context.runtime.choices, context.message
     ids = {it.chat.id: it for it in (choices.after_migration(message), choices.before_migration(message))}
     if _is_everybodys(context):
@@ -270,7 +273,7 @@ async def shown_schedules(context: CommandContext, *, ended: str = "") -> Sequen
 
 
 def _is_everybodys(context: CommandContext) -> bool:
-    """True if the sender sees what others have asked for, too: an owner of the bot in a group."""
+    """Return whether the sender also sees other users' schedules: an owner of the bot in a group."""
     return context.message.chat.kind == "group" and context.is_owner
 
 

@@ -32,7 +32,7 @@ from tools.catalog import NAMES, offered, own_tools
 from tools.config import SearchConfig
 from tools.policy import GROUPS, SERVERS, server_of
 
-CLAIM = "remove it and /claim the bot with the code that the start prints, or name your own: /whoami prints it"
+CLAIM = "remove it and /claim the bot with the code printed at startup, or list your own: /whoami prints it"
 LISTEN = "remove it, and send /listen in your group"
 LET_IN = "remove it: a person who writes gets a code, and you let them in"
 YOUR_OWN = "name your own, or remove it"

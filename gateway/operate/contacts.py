@@ -61,7 +61,9 @@ def approve(config: Config, who: str) -> list[str]:
         with connected(config.database) as connection:
             people = contacts.approve_code(connection, code, at=at)
         if not people:
-            raise OperatorError("no such code: it may be wrong, or older than an hour — `pairing list` shows who waits")
+            raise OperatorError(
+                "no such code: it may be mistyped, or more than an hour old — `pairing list` shows who waits"
+            )
         return [*_approved(config, people)]
     channel, person, accounts = _place(config, who)
     with connected(config.database) as connection:

@@ -105,9 +105,9 @@ def cleaned(value: Any, scrub: Callable[[str], str]) -> Any:
 
 _MISSING = {
     "running": "it has not ended yet",
-    "not-kept": "its layers were not kept; this is what the journal has",
+    "not-kept": "its layers were not stored; this is what the journal has",
     "resumed": "a process ended while it worked on the turn: times and options of its requests are gone",
-    "recalled": "its message was taken back",
+    "recalled": "its message was recalled",
     "pruned": "the inbox has forgotten its message",
 }
 

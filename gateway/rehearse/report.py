@@ -29,11 +29,11 @@ LAYERS: Mapping[Layer, Bilingual] = {
     "reply": Bilingual("reply", "回复"),
 }
 SKIPS: Mapping[Skip, Bilingual] = {
-    "not-kept": Bilingual("its layers were not kept", "未保留其各层"),
+    "not-kept": Bilingual("its layers were not stored", "未保留其各层"),
     "pruned": Bilingual("the inbox has forgotten its message", "收件箱已不再保留其消息"),
-    "recalled": Bilingual("its message was taken back", "其消息已被撤回"),
-    "no-model": Bilingual("it asked no model", "没有请求模型"),
-    "interrupted": Bilingual("it was ended from outside", "它是从外部被结束的"),
+    "recalled": Bilingual("its message was recalled", "其消息已被撤回"),
+    "no-model": Bilingual("it made no model request", "没有请求模型"),
+    "interrupted": Bilingual("it was ended from outside the turn", "它是从外部被结束的"),
 }
 
 

@@ -1,1 +1,1 @@
-"""The state that the parts of a running gateway share: runtime, setup, queues, choices."""
+"""The state that the parts of a running gateway share: runtime, setup, queues, choices, owners."""

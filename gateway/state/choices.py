@@ -1,8 +1,8 @@
-"""Choices for a chat that the inbox must know before it stores a message: the agent that answers, the queue mode, and
-that it is gone.
+"""Choices that the inbox needs before it stores a message: the agent of a chat, its queue mode, its listening switch,
+and whether it is unreachable.
 
-There are few, so every worker holds all of them in memory and accepting a message asks no database. They are marks under
-ids of their own kind; the worker that writes one notifies the others, which load them again.
+There are few, so every worker keeps all of them in memory and accepting a message needs no query. They are stored as
+marks with separate ids; the worker that writes one notifies the others, which reload them.
 """
 
 import asyncio
@@ -25,10 +25,10 @@ from gateway.store.store import Store
 MODES: Sequence[QueueMode] = get_args(QueueMode)
 SWITCHES: Sequence[Switch] = get_args(Switch)
 CHOICES_NOTICE = "choices"
-"""The notice by which workers tell each other of a choice; no session has this name."""
+"""The notice by which workers announce a choice; no session has this name."""
 _MOVED = "moved:"
 REST_SECONDS = 86_400.0
-"""Seconds after which a hook whose chat was gone takes an event again, to see if the chat is back."""
+"""Seconds after which a hook with an unreachable chat accepts an event again, to see whether the chat is back."""
 
 
 class Choices:
@@ -36,20 +36,20 @@ class Choices:
         self._store = store
         self._chosen: Mapping[str, str] = {}
         self._moves: Mapping[str, Move] = {}
-        """Migrations, by the chat's first id."""
+        """Migrations by the chat's first id."""
         self._lock = asyncio.Lock()
 
     def agent(self, context: MessageContext) -> str:
-        """Returns the agent chosen for the message's chat or topic; empty if none was."""
+        """Return the agent chosen for the message's chat or topic; empty if none was."""
         return self._chosen.get(chat_key(self.before_migration(context)), "")
 
     def before_migration(self, context: MessageContext) -> MessageContext:
-        """Returns the message with the chat's id from before a migration: its conversations keep their names."""
+        """Return the message with the chat's id from before a migration, since its conversations keep their names."""
         before = self._chosen.get(_moved_key(context.channel, context.account, context.chat.id))
         return replace(context, chat=replace(context.chat, id=before)) if before else context
 
     def after_migration(self, context: MessageContext) -> MessageContext:
-        """Returns the message with the chat's present id: what was kept under an earlier one is sent and judged there."""
+        """Return the message with the chat's current id, for sending and access checks."""
         move = self._moves.get(chat_session("", context.channel, context.account, context.chat.id))
         return replace(context, chat=replace(context.chat, id=move.after)) if move else context
 
@@ -58,12 +58,12 @@ class Choices:
         return [*self._moves.values()]
 
     async def move(self, channel: str, account: str, before: str, after: str) -> None:
-        """Records a chat's new id; idempotent."""
+        """Record a chat's new id. Idempotent."""
         if (key := _moved_key(channel, account, after)) not in self._chosen:
             await self._choose(key, before, 0, 0.0)
 
     def listens(self, context: MessageContext) -> Switch | None:
-        """An owner's word on the message's group; None without one."""
+        """Return an owner's switch for the message's group; None without one."""
         return self.listens_in(context.channel, context.account, context.chat.id)
 
     def listens_in(self, channel: str, account: str, chat: str) -> Switch | None:
@@ -78,16 +78,16 @@ class Choices:
         return listen_key(channel, account, first)
 
     def rests(self, hook: str, to: str, now: float) -> bool:
-        """True if the chat `to` of a hook was gone within the last day."""
+        """Return whether the hook's chat `to` was unreachable within the last day."""
         place, _, at = self._chosen.get(f"hook:{hook}", "").rpartition(" ")
         return place == to and 0 <= now - float(at) < REST_SECONDS
 
     async def rest(self, hook: str, to: str, *, turn: int, at: float) -> None:
-        """Records that the chat `to` of a hook is gone."""
+        """Record that the hook's chat `to` is unreachable."""
         await self._choose(f"hook:{hook}", f"{to} {at:.0f}", turn, at)
 
     def queue(self, sid: str) -> QueueMode | None:
-        """The mode that was chosen for a conversation."""
+        """Return the mode that was chosen for a conversation."""
         chosen = self._chosen.get(sid)
         return next((mode for mode in MODES if mode == chosen), None)
 
@@ -99,14 +99,14 @@ class Choices:
             await self._choose(sid, mode, turn, at)
 
     async def load(self) -> None:
-        """Raises StoreUnavailable."""
+        """Load all choices. Raises StoreUnavailable."""
         async with self._lock:  # an older answer must not come behind a newer one
             self._chosen = await self._store.choices()
             moves = (Move.of(key, before) for key, before in self._chosen.items() if key.startswith(_MOVED))
             self._moves = {chat_session("", it.channel, it.account, it.before): it for it in moves}
 
     async def _choose(self, key: str, value: str, turn: int, at: float) -> None:
-        """Records the choice of the command `turn`: the newest holds, and a repetition changes nothing."""
+        """Record the choice of the command `turn`. The newest one applies; repeating it is idempotent."""
         await self._store.mark(CHOICE + key, SessionMark(turn=turn, kind="settings", content=value, at=at))
         await self.load()
         await self._store.notify(CHOICES_NOTICE)
@@ -114,7 +114,7 @@ class Choices:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Move:
-    """A group's migration: its chat has another id since."""
+    """A group's migration to another chat id."""
 
     channel: str
     account: str
@@ -128,7 +128,7 @@ class Move:
 
 
 def listen_key(channel: str, account: str, chat: str) -> str:
-    """The key of an owner's word on a group, by the id that the group began with."""
+    """Return the key of a group's switch, by the group's first id."""
     return f"listen:{chat_session('', channel, account, chat)}"
 
 
@@ -137,7 +137,7 @@ def switch_of(chosen: str | None) -> Switch | None:
 
 
 def chat_key(context: MessageContext) -> str:
-    """The key of a chat or a topic, for every agent; no session has this name, since agents have ids."""
+    """Return the key of a chat or topic for all agents; no session has this name, because agents have ids."""
     thread = () if context.chat.thread is None else ("thread", context.chat.thread)
     return chat_session("", context.channel, context.account, context.chat.id, *thread)
 
@@ -151,10 +151,12 @@ REMEMBERED_SECONDS = 60.0
 
 
 class Languages:
-    """The language of each person in each chat, decided by their newest text, for the texts that decide nothing.
+    """The language of each user in each chat, decided by their newest text and used for texts that do not show a
+    language.
 
-    It is stored as two letters without the text, also for a stranger. `/new`, `/agent` and a restart keep it. A process
-    caches it for a minute, because another replica may have stored a newer one."""
+    Only two letters are stored, never the text, also for unknown senders. `/new`, `/agent` and a restart keep it. A
+    process caches it for a minute, because another replica may have stored a newer one.
+    """
 
     def __init__(self, store: Store, now: Callable[[], float]) -> None:
         self._store = store
@@ -163,11 +165,10 @@ class Languages:
         self._keeping: set[asyncio.Task[None]] = set()
 
     async def found(self, context: MessageContext, default: Language) -> MessageContext:
-        """Return the message with the language in which it is answered, and store what its text decides. Raise
-        StoreUnavailable.
+        """Return the message with the language of its answer, and store what its text decides. Raises StoreUnavailable.
 
-        The order: the page's own language, the text's, the person's last one in this chat, their last one in another chat
-        of the account, the last one of others in this chat, the platform's hint, the default.
+        The order: the page's own language, the text's, the user's last one in this chat, their last one in another chat
+        of the account, the last one of other users in this chat, the platform's hint, the default.
         """
         if context.language:
             return context
@@ -197,7 +198,7 @@ class Languages:
             self._remembered.popitem(last=False)
 
     def _keep(self, key: tuple[str, str], language: str) -> None:
-        """Stores it without making the message's own commit wait: a language that is lost is found again."""
+        """Store the language without delaying the message's own commit: a lost one is detected again."""
         self._remember(key, language)
         task = asyncio.create_task(self._write(key, language))
         self._keeping.add(task)

@@ -1,4 +1,4 @@
-"""The end of a turn or a command: what is said, what is kept of it, and what it took."""
+"""The end of a turn or a command: the reply, what is stored, and its cost."""
 
 import json
 from collections.abc import Sequence
@@ -14,16 +14,16 @@ from gateway.state.runtime import AGENT_CLOSED
 from gateway.store.records import Spent
 
 UNFINISHED = {("replied", "cut"), ("failed", "rounds"), ("failed", "turn-time")}
-"""Outcomes and reasons whose sentence says that "continue" is possible."""
+"""Outcomes and reasons whose reply offers to "continue"."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Reply:
-    """The answer to a person. `text` is None for silence, or if an agent will answer instead."""
+    """The answer to a user. `text` is None for silence, or if an agent will answer instead."""
 
     text: str | None = None
     notes: tuple[str, ...] = ()
-    """The gateway's own lines beneath the text."""
+    """The gateway's own lines below the text."""
     files: tuple[StoredFile, ...] = ()
     voice: bool = False
     spoken: str = ""
@@ -31,17 +31,17 @@ class Reply:
     buttons: tuple[Button, ...] = ()
     folded: Folded | None = None
     answers_to: str | None = None
-    """The message to reply to instead of the current one, as the model requests; not validated yet."""
+    """The message to reply to instead of the current one, as requested by the model; not validated yet."""
     replaces: str | None = None
-    """The platform's id of the message that this one takes the place of."""
+    """The platform's id of the message that this reply replaces."""
     dropped: bool = False
-    """Dropped before its turn started."""
+    """The message was dropped before its turn started."""
     seed: str = ""
-    """The code in the place of `{code}` is derived from it at send time."""
+    """`{code}` is replaced at send time by the code derived from this seed."""
 
     @property
     def shown(self) -> str | None:
-        """The text that the person reads; None for nothing at all."""
+        """The text that the user reads; None for no reply."""
         lines = [] if self.text is None else [self.text]
         return "\n\n".join((*lines, *self.notes)) if lines or self.notes else None
 
@@ -56,25 +56,25 @@ class Ending:
     dead: bool = False
     message: AssistantMessage | None = None
     media: tuple[str, ...] = ()
-    """Files of the workspace to send along, as the model named them."""
+    """Workspace files to send, as the model named them."""
     answers: tuple[AssistantMessage, ...] = ()
-    """The models' answers that took tokens."""
+    """The model answers that used tokens."""
     spent: Spent | None = None
-    """Tokens and cost that are still to be counted."""
+    """Tokens and cost that are not counted yet."""
     speech_cost: float = 0.0
     """The price of speaking the answer."""
     results: tuple[ToolResultMessage, ...] = ()
-    """Results of the tools that this run has called."""
+    """Results of the tools that this run called."""
     fault: Finding | None = None
-    """The failure with the vendor's words and the next step: for the operator, in the language of its reader."""
+    """The failure with the vendor's text and the next step, for the operator, in the reader's language."""
     external: bool = False
-    """True if the turn has read external content: what it has said may be that content's doing."""
+    """True if the turn has read external content, which may have influenced the answer."""
 
     def saying(self, **changes: Any) -> "Ending":
         return replace(self, reply=replace(self.reply, **changes))
 
     def facts(self, seconds: float) -> TurnFacts:
-        """The facts that people read, and whether it went wrong."""
+        """Return the attributes that users see, and whether the turn failed."""
         bill = self.bill()
         tokens = bill.get("tokens", {})
         return TurnFacts(
@@ -88,7 +88,7 @@ class Ending:
         )
 
     def record(self, parts: int, at: float) -> str:
-        """The content of the `final` row."""
+        """Return the content of the `final` row."""
         row = {"outcome": self.outcome, "reason": self.reason, "parts": parts, "at": at, **self.bill()}
         row |= {"external": True} if self.external else {}
         names = dict.fromkeys(it.reference for it in self.answers)
@@ -96,7 +96,7 @@ class Ending:
         return json.dumps(row | ({"models": models} if models else {}))
 
     def bill(self) -> dict[str, Any]:
-        """Sums up what the turn took; empty if no model was called. The cost is there if prices are."""
+        """Sum up the turn's usage; empty if no model was called. The cost is included if prices are known."""
         if not self.answers:
             return {}
         bill: dict[str, Any] = {"requests": len(self.answers)}

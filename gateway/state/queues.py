@@ -1,4 +1,4 @@
-"""Turns from messages that wait: which belong together, which one is late, and what the config says of it."""
+"""Queues: which waiting messages form a turn, whether one is late, and the config's settings for both."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,14 +11,14 @@ from channels.section import QueueConfig, QueueMode, StalePolicy
 from gateway.store.records import WaitingMessage
 
 BUTTON = "bt:"
-"""The beginning of an agent's button's token; the key of its message and its place there follow."""
+"""The prefix of an agent button's token; its message's key and its position follow."""
 ATTEMPTS_MAX = 3
-"""A message whose turn has crashed its process this often is closed with an apology. The last attempt runs without other
-suspects: one message alone, and no other chat's last attempt beside it."""
+"""Attempts before a message that crashes its process is closed with an apology. The last attempt runs in isolation:
+one message alone, and no other session's last attempt at the same time."""
 BATCH_MAX = 20
-"""The messages that one collected turn answers at most."""
+"""Most messages that one collected turn answers."""
 MORE_SECONDS = 1.5
-"""Seconds from the arrival of one part to that of the next: platforms send them at once, in separate deliveries."""
+"""Seconds to wait for the next part: platforms send the parts of one message together, in separate deliveries."""
 REDELIVERY_SECONDS_MAX = 24 * 3600.0
 """No platform redelivers after more than a day: an older date is a wrong clock or a recorded sample, not lateness."""
 
@@ -29,7 +29,7 @@ def is_last_attempt(message: WaitingMessage) -> bool:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Queue:
-    """The settings that hold for one chat."""
+    """The queue settings of one chat."""
 
     mode: QueueMode = "collect"
     debounce_seconds: float = 0.5
@@ -37,23 +37,24 @@ class Queue:
     stale: StalePolicy = "label"
 
     def batch(self, waiting: Sequence[WaitingMessage], *, begun: bool) -> Sequence[WaitingMessage]:
-        """The messages of the next turn, from the oldest; a turn that has begun is not added to here."""
+        """Return the messages of the next turn, oldest first; a begun turn gets no more messages here."""
         return waiting[:1] if begun or self.mode == "followup" else waiting
 
     def hold(self, context: MessageContext, waiting: Sequence[WaitingMessage], now: float) -> float:
-        """Seconds to wait for the rest of what `context`, the last one, is a part of: an album, a paste that was cut."""
+        """Return how many seconds to wait for the other parts of an album or a split paste that `context`, the last
+        message, belongs to."""
         if not context.more or len(waiting) >= BATCH_MAX:
             return 0.0
         return max(0.0, min(waiting[-1].at + MORE_SECONDS - now, MORE_SECONDS))
 
     def debounce(self, waiting: Sequence[WaitingMessage], now: float) -> float:
-        """Seconds to wait until the chat has been quiet for long enough."""
+        """Return how many seconds to wait until the chat has been quiet long enough."""
         if self.mode != "collect" or len(waiting) >= BATCH_MAX:
             return 0.0
         return max(0.0, min(waiting[-1].at + self.debounce_seconds - now, self.debounce_seconds))
 
     def lateness(self, context: MessageContext, accepted: float, now: float) -> float | None:
-        """Returns the age in seconds of a late message, else None."""
+        """Return the age of a late message in seconds, else None."""
         age = now - accepted
         if 0 < (since_sent := now - context.sent_at.timestamp()) < REDELIVERY_SECONDS_MAX:
             age = max(age, since_sent)
@@ -61,7 +62,7 @@ class Queue:
 
 
 class Queues:
-    """The settings by agent and channel account."""
+    """The queue settings by agent and channel account."""
 
     def __init__(
         self, base: QueueConfig, channels: Mapping[tuple[str, str], Channel], agents: Sequence[AgentConfig]

@@ -1,7 +1,6 @@
-"""The reasons for how a message is handled: which agent, session and tools, and why it is let in. Pure: the functions that
-decide are asked again, and the reasons are written here. `routes explain` and the layers of a turn show them. Beside them
-the layers that take tools away, which `tools.policy` joins.
-"""
+"""Explain how a message is handled: its agent, session, tools and access. Pure: the deciding functions are called
+again, and the reasons are written here. `routes explain` and the layers of a turn show them. Also here: the policy
+layers that remove tools, which `tools.policy` combines."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -38,7 +37,7 @@ _PAIRING = {
 
 @dataclass(frozen=True, slots=True)
 class Because:
-    """A Chinese reason is kept if the reason has one: `/why` shows it in a chat."""
+    """A value with its reason. A bilingual reason keeps its Chinese, which `/why` shows in chats."""
 
     value: Any
     reason: str
@@ -46,7 +45,7 @@ class Because:
 
 def agent_reason(config: Config, context: MessageContext, agent: str, chosen: str) -> Because:
     if chosen == agent:
-        return Because(agent, Bilingual("it was chosen for this chat with /agent", "在此聊天中用 /agent 选定"))
+        return Because(agent, Bilingual("chosen for this chat with /agent", "在此聊天中用 /agent 选定"))
     more = Bilingual()
     if chosen:
         more = Bilingual(
@@ -57,7 +56,7 @@ def agent_reason(config: Config, context: MessageContext, agent: str, chosen: st
         more = Bilingual(f"{more.en}; a page of the web chat may name another one", f"{more.zh}；网页聊天可另选智能体")
     if holding(config.routes, context):
         return Because(agent, Bilingual(f"the binding says so{more.en}", f"由绑定规则指定{more.zh}"))
-    first = "it is the first of agents.list, and no binding holds", "没有匹配的绑定规则，取 agents.list 的第一个"
+    first = "first of agents.list, because no binding matches", "没有匹配的绑定规则，取 agents.list 的第一个"
     return Because(agent, Bilingual(f"{first[0]}{more.en}", f"{first[1]}{more.zh}"))
 
 
@@ -94,7 +93,7 @@ def tools_reason(
     context: MessageContext,
     servers: Mapping[str, Sequence[str]],
 ) -> Because:
-    """`servers` has the tools of each MCP server that has named some."""
+    """Explain the tools. `servers` has the tools of each MCP server that has listed some."""
     foreign_names = foreign(agent.tools, [name for names in servers.values() for name in names])
     has = offered(config.tools, agent.tools) + permitted(layers_of(config.tools, agent.tools), foreign_names)
     layers = ToolLayers(config, owners).written(context)
@@ -114,7 +113,8 @@ def access_reason(
     switch: Switch | None,
     pairing_state: Callable[[], str],
 ) -> Because:
-    """`switch` is an owner's word on the group; `pairing_state` looks up a stranger's state of pairing."""
+    """Explain the access decision. `switch` is an owner's switch for the group; `pairing_state` looks up the
+    sender's pairing."""
     owner = is_owner(owners, context)
     if not isinstance(access, AccessConfig):
         return Because("allowed", "everybody who is signed in to the web chat may write")
@@ -136,7 +136,7 @@ def access_reason(
 
 
 def model_reason(agent: AgentConfig, chosen: str | None, why: str = "") -> Because:
-    """`chosen` is a model of the config's that a person set; `why` is the reason for the agent's own."""
+    """Explain the model. `chosen` is a config model that a user set; `why` is the reason for the agent's own."""
     if chosen:
         return Because(chosen, "it was chosen for this session with /model; it has no fallbacks")
     first, *others = agent.model
@@ -146,11 +146,11 @@ def model_reason(agent: AgentConfig, chosen: str | None, why: str = "") -> Becau
 
 _ALL = ToolLists()
 KEPT_BACK = ("task", "schedule")
-"""The tools that no task has."""
+"""The tools that no task gets."""
 
 
 class ToolLayers:
-    """The tools that one config leaves to an agent for a message, by its place and its sender."""
+    """The tool lists that one config applies to an agent, by the message's chat and sender."""
 
     def __init__(self, config: Config, owners: Collection[str]) -> None:
         self._accounts = {(it.kind.name, it.name): it for it in configured(config.channels)}
@@ -162,12 +162,12 @@ class ToolLayers:
         self._unowned = owners_layer(config.tools, has_owners=False)
 
     def of(self, *contexts: MessageContext) -> tuple[ToolLists, ...]:
-        """The tools for messages that are answered together: those that every one of their senders may have."""
+        """Return the layers for messages answered together: only tools that each of their senders may use."""
         return tuple(self.written(*contexts))
 
     def of_task(self, agent: str, asker: str) -> tuple[ToolLists, ...]:
-        """The tools for a task that `asker` has handed to `agent`: the asker's own, and of them none that would do more in
-        the other's hands, or that hands on or puts off."""
+        """Return the layers for a task that `asker` hands to `agent`: the asker's own tools, without those that
+        would be more powerful in the other agent, delegate further or defer."""
         own, lent = self._agents.get(agent), self._agents.get(asker)
         if own is None or lent is None:
             return (ToolLists(allow=()),)
@@ -179,12 +179,12 @@ class ToolLayers:
             taken += ["exec", "process"]
         if not set(own.message.targets) <= set(lent.message.targets):
             taken.append("message")
-        # `*` means the tools that are built in: others are the asker's only if it names them.
+        # `*` means the built-in tools; others belong to the asker only if it names them.
         named = ToolLists(allow=(*NAMES, *(it for it in lent.allow or () if it != "*")))
         return (*layers_of(self._tools, lent), named, ToolLists(deny=tuple(taken)))
 
     def written(self, *contexts: MessageContext) -> dict[ToolLists, str]:
-        """The lists of `of`, each with the config key that says it; of equal ones with the first."""
+        """Return the lists of `of` with the config key of each; of equal lists the first."""
         lists: dict[ToolLists, str] = {}
         for context in contexts:
             others = self._owned if self._owners else self._unowned
@@ -202,7 +202,7 @@ class ToolLayers:
         return lists
 
     def all(self) -> dict[ToolLists, str]:
-        """Every layer that holds in some chat or for some sender, each with the config key that says it."""
+        """Return every layer that applies to some chat or sender, with its config key."""
         found: dict[ToolLists, str] = {}
         for account in self._accounts.values():
             found.setdefault(account.config.tools, f"{shown(account.key)}.tools")
@@ -217,7 +217,7 @@ class ToolLayers:
 
 
 def _is_paired(account: Any, context: MessageContext) -> bool:
-    """True if pairing alone lets the sender in: it grants the right to talk, never what is the owners'."""
+    """Return whether pairing alone admits the sender: it grants access to chat, never an owner's rights."""
     if context.chat.kind != "direct" or getattr(account, "dm_policy", "") != "pairing":
         return False
     return {context.sender.id, "*"}.isdisjoint(account.allow_from)

@@ -1,8 +1,8 @@
-"""The shared parts of a running gateway: store, control of turns, clock, and the setup built from one config.
+"""The shared parts of a running gateway: store, turn control, clock, and the setup built from one config.
 
-`Control` carries the end of the process and a person's stop to a running turn, in any process. A drain lets each turn
-come to its next step border. A stop is a mark in the database: it cancels a turn of this process at once, and any other
-at its next journal write.
+`Control` carries shutdowns and users' stops to running turns, in any process. A drain lets each turn reach its next
+step boundary. A stop is a mark in the database: it cancels a turn of this process immediately, and any other at its
+next journal write.
 """
 
 import asyncio
@@ -55,24 +55,24 @@ from tools.process import Processes
 from tools.sandbox.sandbox import Sandbox
 
 AGENT_CLOSED = "agent-closed"
-"""The refusal of an agent that bindings now keep for others."""
+"""The refusal reason for an agent that bindings now reserve for other users."""
 
 
 class Drained(Exception):
-    """The gateway is stopping: the turn ends at a step border and continues after the next start."""
+    """The gateway is stopping: the turn ends at a step boundary and continues after the next start."""
 
 
 class Stopped(Exception):
-    """A person stopped the turn: it ends here, without a reply."""
+    """A user stopped the turn: it ends here, without a reply."""
 
 
 @dataclass(eq=False, slots=True)
 class Lane:
-    """One session that this process works for. `turn` is the task of its running turn, `number` that turn's number,
-    `revision` the conversation's as read; `calling` while a tool runs. `ended` is the time when its last turn ended, 0
-    before the first. `waited_for` is the last message for whose quiet it has waited. `awaiting_slot` until it has had a
-    slot or something to send: it then counts against the free slots. `asks_beside` while a command runs that asks a model;
-    the commands up to `effective` have taken effect."""
+    """A session that this process works on. `turn` is the task of its running turn, `number` that turn's number,
+    `revision` the conversation's revision as read; `calling` is set while a tool runs. `ended` is when its last turn
+    ended, 0 before the first. `waited_for` is the newest message that was already debounced. `awaiting_slot` is set
+    until it gets a slot or has something to send; it then counts against the free slots. `asks_beside` is set while
+    a command runs that calls a model. Commands up to `effective` have taken effect."""
 
     lease: Lease
     turn: asyncio.Task[Sequence[OutboxPart]] | None = None
@@ -88,7 +88,7 @@ class Lane:
 
 
 class Control:
-    """`lanes` are the sessions that this process works for, by session id."""
+    """`lanes` are the sessions that this process works on, by session id."""
 
     def __init__(self, store: Store) -> None:
         self.lanes: dict[str, Lane] = {}
@@ -100,7 +100,7 @@ class Control:
         return self._draining.is_set()
 
     def drain(self) -> None:
-        """Lets nothing new begin from here on."""
+        """Start nothing new from now on."""
         self._draining.set()
 
     async def pause(self, seconds: float) -> None:
@@ -111,7 +111,7 @@ class Control:
             raise Drained
 
     async def stop(self, sid: str, before: int) -> int:
-        """Stop every turn of a session below `before`, wherever it runs; returns how many messages that concerns."""
+        """Stop every turn of a session below `before`, on any worker. Return how many messages that affects."""
         concerned = await self._store.stop(sid, before)
         await self.apply_here(sid)
         if not {sid, control_session(sid)} <= self.lanes.keys():
@@ -119,15 +119,16 @@ class Control:
         return concerned
 
     async def apply_stop(self, sid: str) -> None:
-        """Cancels the running turn of a session if it is stopped, answers a recalled message, or is about to ask a model
-        about removed words: it then continues from its journal. Another worker is notified instead."""
+        """Cancel the running turn of a session if it is stopped, answers a recalled message, or has read content
+        that was since recalled; in the last case it continues from its journal. On another worker, send a notice
+        instead."""
         if (lane := self.lanes.get(sid)) is None:
             await self._store.notify(sid)
         else:
             await self._apply(lane)
 
     async def apply_here(self, sid: str) -> None:
-        """Apply a stop to a session's turn and to a command that asks a model beside it, if this worker runs them."""
+        """Apply a stop to a session's turn and to its command that calls a model, if this worker runs them."""
         for it in (sid, control_session(sid)):
             if lane := self.lanes.get(it):
                 await self._apply(lane)
@@ -148,7 +149,8 @@ class Control:
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Setup:
-    """Everything that one config builds. It is replaced as a whole, never in part; take it once for two things of it."""
+    """Everything that one config builds. It is replaced as a whole, never in part, so read it once for related
+    values."""
 
     config: Config
     channels: Mapping[tuple[str, str], Channel]
@@ -158,9 +160,9 @@ class Setup:
     layers: ToolLayers
     owners: Owners
     processes: Processes
-    """It outlives the setups, each of which has this one."""
+    """Shared by all setups, which it outlives."""
     mcp: McpServers
-    """A server whose config stays as it is continues in the next setup."""
+    """A server whose config is unchanged continues in the next setup."""
 
     @property
     def limits(self) -> LimitsConfig:
@@ -168,16 +170,16 @@ class Setup:
 
     @property
     def failing_models(self) -> Mapping[str, ErrorKind]:
-        """The models whose last request failed, and why; all agents share what is known of them."""
+        """The models whose last request failed, with the kind of error. Agents share this knowledge."""
         return next(iter(self.runners.values())).models.health.failing
 
     def channel(self, context: MessageContext) -> Channel | None:
-        """The channel that a message came by; None if it is no longer configured."""
+        """Return the channel of a message; None if it is no longer configured."""
         return self.channels.get((context.channel, context.account))
 
     def outranks(self, agent: str, context: MessageContext, people: Iterable[str]) -> bool:
-        """Return whether a turn that answers `context` has a tool of `tools.taint` that one of these people (`channel:id`)
-        does not have: their words in its request must not call it unasked."""
+        """Return whether a turn that answers `context` has a `tools.taint` tool that one of these users
+        (`channel:id`) does not have. Their text in its request must then not trigger it without approval."""
         if (runner := self.runners.get(agent)) is None:
             return False
         _, tainted = runner.approval
@@ -189,18 +191,18 @@ class Setup:
         return any(permitted(self.layers.of(it), own) != own for it in others)
 
     def has_ranks(self, agent: str, context: MessageContext) -> bool:
-        """Return whether a turn that answers `context` may outrank somebody: else nobody needs to be looked up."""
+        """Return whether a turn that answers `context` may outrank someone. If not, no user needs to be looked up."""
         return bool(self.config.tools.senders) or self.outranks(agent, context, [f"{context.channel}:{ANYBODY}"])
 
     def session_rules(self, agent: str) -> SessionConfig:
-        """Returns the agent's rules, or the defaults if it is no longer configured."""
+        """Return the agent's session rules, or the defaults if it is no longer configured."""
         runner = self.runners.get(agent)
         return runner.config.session if runner else SessionConfig()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ConfigState:
-    """The config in force; `problems` are why a newer one is not, `restart` the keys that want a restart."""
+    """The current config. `problems` are why a newer one was rejected; `restart` lists the keys that need a restart."""
 
     version: str
     problems: tuple[Problem, ...] = ()
@@ -212,7 +214,7 @@ class ConfigState:
 
 
 class MemoryQuota:
-    """Limits the memory that files take. A file without room waits; smaller ones may pass it."""
+    """Limit the memory that files use. A file without room waits; smaller ones may overtake it."""
 
     def __init__(self) -> None:
         self._held = 0
@@ -220,7 +222,7 @@ class MemoryQuota:
 
     @asynccontextmanager
     async def hold(self, size: int, most: int) -> AsyncIterator[Callable[[int], None]]:
-        """Reserves `size` of `most` bytes. Yields a function that reduces the reservation."""
+        """Reserve `size` of `most` bytes. Yield a function that reduces the reservation."""
         while self._held + size > most:
             self._freed.clear()
             await self._freed.wait()
@@ -238,19 +240,19 @@ class MemoryQuota:
 
 
 REFUSALS: frozenset[ErrorKind] = frozenset(("auth", "billing", "not_found", "unconfigured"))
-"""The failures that only a person can end."""
+"""The failures that only a person can resolve."""
 
 
 @dataclass(eq=False, slots=True)
 class ModelTrouble:
-    """Refusals of models, in memory only: a new process learns of one by the next turn that it ends."""
+    """Model failures that need the operator, in memory only: a new process learns of one when it ends a turn."""
 
     _untold: dict[str, Finding] = field(default_factory=dict)
     _readers: dict[str, set[str]] = field(default_factory=dict)
-    """The owners who have read a model's refusal in an answer of their own."""
+    """The owners who have read a model's failure in their own answer."""
 
     def failed(self, model: str, fault: Finding) -> None:
-        """Note the refusal that a turn has ended with whose person is no owner, and did not read it."""
+        """Record a failure that ended a turn whose user is not an owner."""
         self._untold.setdefault(model, fault)
 
     def read(self, model: str, owner: str) -> None:
@@ -261,7 +263,7 @@ class ModelTrouble:
         self._readers.pop(model, None)
 
     def untold(self) -> Iterator[tuple[str, Finding, Collection[str]]]:
-        """Yield each model with its refusal and the owners who know of it, once until it refuses again."""
+        """Yield each model with its failure and the owners who know of it; once per failure."""
         while self._untold:
             model, fault = self._untold.popitem()
             yield model, fault, self._readers.get(model, ())
@@ -269,13 +271,13 @@ class ModelTrouble:
 
 @dataclass(kw_only=True, slots=True)
 class Runtime:
-    """One running gateway. Only `setup`, `config_state` and `config_file` ever change. `uses` counts the turns and the sends
-    that hold each setup. `accept`: set by `Lanes`; stores a message and starts its lane."""
+    """One running gateway. Only `setup`, `config_state` and `config_file` ever change. `uses` counts the turns and
+    sends that hold each setup. `accept` is set by `Lanes`: it stores a message and starts its lane."""
 
     setup: Setup
     config_state: ConfigState
     config_file: ConfigFile | None = None
-    """The file that the config is read from again; None if it never is."""
+    """The file that the config is reloaded from; None if it never is."""
     uses: Counter[Setup] = field(default_factory=Counter)
     store: Store
     sandbox: Sandbox
@@ -291,7 +293,7 @@ class Runtime:
     languages: Languages = field(init=False)
     accept: Callable[[Delivery], Awaitable[Acceptance]] = field(init=False)
     expect: Callable[[str], None] = field(init=False)
-    """Set by `Lanes`; takes up a session into which a commit has just put a message."""
+    """Set by `Lanes`: picks up a session that a commit has just added a message to."""
     began: float = field(init=False)
 
     def __post_init__(self) -> None:
@@ -300,7 +302,7 @@ class Runtime:
         self.began = self.now()
 
     def channel_states(self) -> dict[tuple[str, str], ChannelState]:
-        """The state of each configured account. One that depends on no platform is ok since the start."""
+        """Return the state of each configured account. One that depends on no platform has been ok since the start."""
         own, found = ChannelState(state="ok", since=self.began), {}
         for account in configured(self.setup.config.channels):
             key = account.kind.name, account.name
@@ -309,13 +311,13 @@ class Runtime:
         return found
 
     def queue(self, sid: str, agent: str, context: MessageContext) -> Queue:
-        """The queue that the config says, in the mode that was chosen for the conversation."""
+        """Return the configured queue, in the mode that was chosen for the conversation."""
         queue, mode = self.setup.queues.of(agent, context), self.choices.queue(sid)
         return replace(queue, mode=mode) if mode else queue
 
     def agent(self, context: MessageContext, named: str = "") -> str:
-        """Return the agent that answers the message: the chosen one, else the `named` one, if they are open to the sender
-        now; else the one that the bindings say."""
+        """Return the agent that answers the message: the chosen one, else the `named` one, if they are open to the
+        sender now; else the one that the bindings select."""
         setup, chosen = self.setup, self.choices.agent(context)
         if chosen in setup.runners and self.is_open(chosen, context):
             return chosen
@@ -324,13 +326,14 @@ class Runtime:
         return route(setup.config.routes, setup.config.agents, context)
 
     def is_open(self, agent: str, context: MessageContext) -> bool:
-        """Return True if the sender may talk to the agent there, by the config in force."""
+        """Return whether the sender may talk to the agent there, by the current config."""
         setup, chosen = self.setup, self.choices.agent(context)
         return is_open(setup.config, setup.owners, agent, context, chosen=chosen)
 
     async def refusal(self, context: MessageContext, agent: str = "") -> str | None:
-        """Return why the sender of a message that was accepted earlier may not write there any more, or not to `agent`
-        (`AGENT_CLOSED`). None if they may, if it has no sender, or if the account is away. Raises StoreUnavailable."""
+        """Return why the sender of an accepted message may no longer write there, or not to `agent`
+        (`AGENT_CLOSED`). None if they may, if there is no sender, or if the account is not configured. Raises
+        StoreUnavailable."""
         setup, sender = self.setup, context.sender.id
         channel, owners = setup.channel(context), setup.owners
         if channel is None or not sender:
@@ -340,7 +343,7 @@ class Runtime:
         await owners.claimed.verify(context)
         switch, owns = self.choices.listens(context), is_owner(owners, context)
         ids = self.choices.after_migration(context), self.choices.before_migration(context)
-        # Until the operator has put the new id into groupAllowFrom, the old one counts.
+        # The old id counts until the operator puts the new one into groupAllowFrom.
         reasons = [refusal(channel.access, replace(it, mentioned=True), is_owner=owns, switch=switch) for it in ids]
         reason = None if None in reasons else reasons[0]
         place = context.channel, context.account, sender
@@ -349,13 +352,14 @@ class Runtime:
         return AGENT_CLOSED if reason is None and agent and not self.is_open(agent, context) else reason
 
     def channel(self, context: MessageContext) -> Channel | None:
-        """Returns the configured channel, or the one that a turn still holds if an edit has just removed it."""
+        """Return the configured channel, or the one that a turn still holds after an edit removed it."""
         channels = (setup.channel(context) for setup in (self.setup, *self.uses))
         return next((channel for channel in channels if channel), None)
 
     async def sees_private(self, setup: Setup, context: MessageContext) -> bool:
-        """Return whether a turn may see the workspace's private files. The database is asked only about a person whom
-        neither `owners` nor `allowFrom` names, and who reads the operator's own turn. Raises StoreUnavailable."""
+        """Return whether a turn may see the workspace's private files. The database is queried only for users whom
+        neither `owners` nor `allowFrom` names, and for the reader of the operator's own turn. Raises
+        StoreUnavailable."""
         channel = setup.channel(context)
         if not context.sender.id and context.chat.kind == "direct":
             there = self.choices.before_migration(context)
@@ -371,7 +375,7 @@ class Runtime:
 
     @contextmanager
     def using(self, setup: Setup) -> Iterator[None]:
-        """A turn or a send holds it: its channels stay open."""
+        """Hold the setup during a turn or a send, so that its channels stay open."""
         self.uses[setup] += 1
         try:
             yield
@@ -380,14 +384,14 @@ class Runtime:
 
 
 class StartGate:
-    """Yields to the event loop between turn starts, so webhooks are not starved: a turn begins with some milliseconds of
-    work in one piece, and fifty in a row would delay fifty webhooks' 200. Its holder waits for nothing else, so it cannot
-    block."""
+    """Yield to the event loop between turn starts so that webhooks are not starved: a turn begins with several
+    milliseconds of blocking work, and fifty in a row would delay fifty webhooks' 200. Its holder waits for nothing
+    else, so it cannot block."""
 
     def __init__(self) -> None:
         self._lock = asyncio.Lock()
 
     async def enter(self) -> None:
-        """Waits for a turn of the event loop in which no other chat begins."""
+        """Wait for an event loop iteration in which no other turn starts."""
         async with self._lock:
             await asyncio.sleep(0)

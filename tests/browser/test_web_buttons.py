@@ -53,7 +53,7 @@ async def test_page_buttons_are_pressed_once_and_replaced(visit: Visit) -> None:
         assert (pressed.press.token, pressed.press.message_id) == (DENY.token, key)
 
         await tab.page.unroute(DOOR)
-        nothing = "There is no request"  # nobody was asked for anything: the press is answered so
+        nothing = "You have no pending request"  # nobody was asked for anything: the press is answered so
         await tab.ask("And?", "Hello.", COMMAND[:15], nothing, "More.")
         await offered(home.gateway, "web", chat, buttons=(), said="Denied by you.", replaces=key)
         for seen in (tab, other):

@@ -28,7 +28,7 @@ async def test_page_model_menu_is_accessible(
         await tab.page.keyboard.press("ArrowDown")
         await tab.page.keyboard.press("Enter")
         await expect(tab.page.get_by_role("button", name="Model: claude-opus-4-6")).to_be_visible()
-        note = "anthropic/claude-opus-4-6 answers from your next message on, until /new."
+        note = "anthropic/claude-opus-4-6 answers from your next message until /new."
         await expect(tab.log.get_by_text(note)).to_be_visible()
         await tab.is_answered("One.")
         await tab.has_said("Hello")

@@ -307,7 +307,7 @@ def test_approval_text_block_cannot_be_ended_by_the_command() -> None:
     text, details = request_text(row, name, "en"), request_details(row, name, "en", UTC)
     assert command + " | sh" in text
     assert "for &#96;&#42;&#42;Boss&#42;&#42;&#96; /\u200bapprove X · user" in text
-    assert f"- Asked by: `{row.requester}` &#96;" in details.text
+    assert f"- Requested by: `{row.requester}` &#96;" in details.text
     assert "pipes into a shell" in text
     assert f"{len(command) + 5} bytes, SHA-256 `" in details.text
     assert "Expires: 01:00 UTC" in details.text
@@ -330,7 +330,7 @@ WITHOUT = SURROUNDED | {"sandbox": "none", "network": "yes"}
     ("facts", "lang", "question"),
     [
         (WITHIN, "en", f"{RUN_EN} It runs in a sandbox, in `/work/bot`, offline."),
-        (WITHOUT, "en", f"{RUN_EN} It runs **without a sandbox**, in `/work/bot`, with network."),
+        (WITHOUT, "en", f"{RUN_EN} It runs **without a sandbox**, in `/work/bot`, with network access."),
         (WITHIN, "zh", f"{RUN_ZH}沙箱内，在 `/work/bot` 中运行，不联网。"),
         (WITHOUT, "zh", f"{RUN_ZH}**没有沙箱**，在 `/work/bot` 中运行，可联网。"),
         ({}, "en", "**Allow this call of `exec`?** `helper` wants to make it, for {who}."),

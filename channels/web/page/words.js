@@ -229,7 +229,7 @@ export const WORDS = {
     signedOut: "You are signed out.",
     signIn: "Sign in",
     signInAbout:
-      "Enter the token that you were given by whoever runs this bot. If you run it, that is CLAWGATE_ADMIN_TOKEN in .env next to its config; the sign-in link that it printed at its start works as well.",
+      "Enter the token that the bot's operator gave you. If you run it, that is CLAWGATE_ADMIN_TOKEN in .env next to its config; the sign-in link that it printed at its start works as well.",
     replace: "Sign in",
     replaceTitle: "Sign in as another person?",
     replaceAbout: "You are signed in as “{person}”. This link signs you out in this browser, and signs you in as the operator.",

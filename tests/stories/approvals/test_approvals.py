@@ -181,7 +181,7 @@ async def test_approval_decision_must_match_exactly(tmp_path: Path) -> None:
         id_ = await asked(house)
         for count, text in enumerate(NEARLY, 3):
             await house.say(text.format(id_, id_.lower()))
-            assert "Nothing was decided" in (await house.replies(count))[-1], text
+            assert "No decision was made" in (await house.replies(count))[-1], text
             assert await state(house, id_) == "pending", text
 
 
@@ -191,11 +191,11 @@ async def test_approval_by_a_non_approver_reveals_nothing_and_is_muted(tmp_path:
         id_ = await asked(house)
         for number, guess in enumerate((id_, "0000-0000-0000", *["1111-1111-1111"] * 8)):
             await house.say(f"/approve {guess} allow-once", **bob)
-            assert (await house.replies(3 + number))[-1] == "There is no request with this id that you could decide."
+            assert (await house.replies(3 + number))[-1] == "You have no pending request with this ID."
         await house.say(f"/approve {id_} allow-once", **bob)
         await house.idle()
         await house.say("/whoami", **bob)
-        assert "There is no request" not in (await house.replies(13))[-1]
+        assert "You have no pending request" not in (await house.replies(13))[-1]
         assert (ran(house), await state(house, id_)) == (0, "pending")
 
 
@@ -371,7 +371,7 @@ async def test_stop_cancels_a_pending_approval(tmp_path: Path) -> None:
     async with running(tmp_path, script=[calls(RUN), says("it waits")], more=ASKS) as house:
         id_ = await asked(house)
         await house.say("/stop")
-        await shows(house, "✗ Cancelled, nothing ran")
+        await shows(house, "✗ Cancelled; nothing ran")
         await house.say(f"/approve {id_} allow-once")
         await shows(house, "Decided already")
         assert (ran(house), await state(house, id_)) == (0, "cancelled")
@@ -384,7 +384,7 @@ async def test_approval_expiry_answers_deny_and_tells_the_model(tmp_path: Path) 
         house.anthropic.script = [says("nobody wanted it")]
         later = clock._monotonic() + 601
         clock._monotonic = lambda: later
-        await shows(house, "nobody wanted it", "✗ Expired, nobody decided in time")
+        await shows(house, "nobody wanted it", "✗ Expired; nobody decided in time")
         assert errors(house)[-1] == "EXEC_APPROVAL_EXPIRED"
         await house.say(f"/approve {id_} allow-once")
         await shows(house, "Decided already")
@@ -452,7 +452,7 @@ async def test_approval_button_counts_once_and_the_card_says_who_decided(tmp_pat
             await press(value, by)
             await house.until(lambda: len(house.feishu.shown(chat)) > count)  # noqa: B023
         assert (ran(house), await state(house, id_)) == (0, "pending")
-        assert set(house.feishu.shown(chat)[1:]) == {"There is no request with this id that you could decide."}
+        assert set(house.feishu.shown(chat)[1:]) == {"You have no pending request with this ID."}
         await press(once, ALICE)
         await shows(house, "it ran", chat=GROUP)
         allowed = f"✓ You allowed it once: `{RUN[1]['command']}`"
@@ -460,7 +460,7 @@ async def test_approval_button_counts_once_and_the_card_says_who_decided(tmp_pat
         assert house.feishu.card(card).buttons == {}
         assert house.feishu.shown(chat)[0] == allowed
         await press(deny, ALICE)
-        await shows(house, f"Decided already. {allowed}", chat=chat)
+        await shows(house, f"Already decided. {allowed}", chat=chat)
         assert (ran(house), await state(house, id_)) == (1, "finished")
 
 
@@ -478,7 +478,7 @@ async def test_approval_button_belongs_to_one_approver(tmp_path: Path) -> None:
         }
         once, _ = house.feishu.card(cards[chats[ALICE]]).buttons.values()
         await house.push(house.feishu.press_event(cards[chats[ALICE]], sender=BOB, value=once))
-        await shows(house, "There is no request with this id that you could decide.", chat=chats[ALICE])
+        await shows(house, "You have no pending request with this ID.", chat=chats[ALICE])
         assert await state(house, id_) == "pending"
         await house.push(house.feishu.press_event(cards[chats[ALICE]], sender=ALICE, value=once))
         await shows(house, "it ran", chat=GROUP)
@@ -553,7 +553,7 @@ async def test_approval_is_cancelled_when_a_reload_forbids_the_call(tmp_path: Pa
         file.write_text(file.read_text() + "\ntools: { exec: { mode: deny } }\n")
         config = load(file, SECRETS)
         await house.gateway.apply(config.config, config.environment, house.gateway.runtime.config_state)
-        await shows(house, "I see", "✗ Cancelled, nothing ran")
+        await shows(house, "I see", "✗ Cancelled; nothing ran")
         assert errors(house)[-1] == "EXEC_DENIED"
         assert (ran(house), await state(house, id_)) == (0, "cancelled")
 
@@ -668,11 +668,11 @@ async def test_approval_that_no_chat_received_ends_and_the_conversation_goes_on(
         await house.until(lambda: house.line.holding)
         await house.until(lambda: any("line 01499" in it.text for it in house.feishu.messages))
         house.line.release()
-        await shows(house, "it waits", "✗ Could not be shown whole, nothing ran", "then not")
+        await shows(house, "it waits", "✗ Could not be shown in full, so nothing ran", "then not")
         (id_,) = {it for sent in house.feishu.messages for it in re.findall(r"/approve (\S+) deny", sent.text)}
         assert errors(house)[-1] == "NO_APPROVER"
         await house.say(f"/approve {id_} allow-once")
-        await shows(house, "Decided already. ✗ Could not be shown whole")
+        await shows(house, "Already decided. ✗ Could not be shown in full")
         assert (ran(house), await state(house, id_)) == (0, "undeliverable")
 
 
@@ -723,7 +723,7 @@ async def test_approval_with_an_ambiguous_telegram_send_ends_and_is_answered(tmp
         assert asked.reply_markup is not None
         key = asked.reply_markup["inline_keyboard"][0][0]["callback_data"]
         await it.happens(it.telegram.press_update(asked.message_id, key, chat=alice))
-        await it.house.until(lambda: any("Could not be shown whole" in sent.text for sent in it.telegram.messages))
+        await it.house.until(lambda: any("Could not be shown in full" in sent.text for sent in it.telegram.messages))
         assert ran(it.house) == 0
 
 

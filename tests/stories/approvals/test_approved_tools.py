@@ -116,7 +116,7 @@ async def test_approvals_command_lists_and_ends_requests_and_grants(tmp_path: Pa
         await house.until(lambda: any("direct chat" in it.text for it in house.feishu.messages))
         house.anthropic.script = [says("it was cancelled")]
         assert await typed("revoke", id_.replace("-", "").lower()) == (0, f"{id_}: revoked\n")
-        await shows(house, "it was cancelled", "✗ Cancelled, nothing ran")
+        await shows(house, "it was cancelled", "✗ Cancelled; nothing ran")
         assert await typed("revoke", "--all") == (0, f"{grant['id']}: revoked\n")
         assert [(await typed("revoke", id_))[0], (await typed("revoke"))[0]] == [1, 1]
         assert await typed("list") == (0, "0 waiting, 0 allowed for good\n")

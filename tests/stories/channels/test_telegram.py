@@ -107,7 +107,7 @@ async def test_redelivered_update_is_one_turn_and_a_press_starts_none(tmp_path: 
         assert [request.method for request in it.telegram.requests].count("answerCallbackQuery") == 2
         await it.house.idle()
         shown = [sent.text for sent in it.telegram.messages]
-        assert [text for text in shown if not text.startswith("There is no request")] == ["once"]
+        assert [text for text in shown if not text.startswith("You have no pending request")] == ["once"]
         assert len(shown) == 3  # a button of nothing says so, once each time that it is pressed
         assert len(it.house.anthropic.requests) == 1
 

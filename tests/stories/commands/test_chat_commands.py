@@ -99,7 +99,7 @@ ANSWERED = {
     "stop": r"Nothing is running\.",
     "tasks": "This conversation has no tasks",
     "status": rf"- Agent: `helper`\n- Model: `anthropic/claude-sonnet-4-6`[\s\S]*- Clawgate: {VERSION}",
-    "context": r"- Tooling: \d+[\s\S]*- History \(\d+ turns\): \d+\n- In all: [\d,]+ / [\d,]+ \(\d+%\)",
+    "context": r"- Tooling: \d+[\s\S]*- History \(\d+ turns\): \d+\n- Total: [\d,]+ / [\d,]+ \(\d+%\)",
     "models": r"- 1 · `anthropic/claude-sonnet-4-6` \(in use\)",
     "model": r"- 1 · `anthropic/claude-sonnet-4-6` \(in use\)",
     "think": r"The levels of `anthropic/claude-sonnet-4-6`: `",
@@ -122,10 +122,10 @@ ANSWERED = {
     "undo": r"There is nothing to undo|Undone: “",
     "export": r"",
     "pair": r"Only an owner of this bot may use /pair|/pair CODE",
-    "claim": r"Send it with the code that the start of the gateway prints|Send it to me in a direct chat|Send me `/claim ",
+    "claim": r"Send it with the code that the gateway printed at startup|Send it to me in a direct chat|Send me `/claim ",
     "listen": r"Only an owner of this bot may use /listen|Send it in the group\.",
     "unlisten": r"Only an owner of this bot may use /unlisten|Send it in the group\.",
-    "approve": r"Nothing was decided\.",
+    "approve": r"No decision was made\.",
     "approvals": r"Nothing is waiting for you",
 }
 
@@ -283,7 +283,7 @@ async def test_retry_command_answers_the_failed_and_collected_messages(tmp_path:
     script: list[Reply] = [refused, says("now it works"), says("slow"), says("both"), says("both again")]
     script += [says("both, in other words"), says("next")]
     async with running(tmp_path, script=script) as house:
-        assert "did not accept" in await said(house, "one")
+        assert "rejected" in await said(house, "one")
         assert await said(house, "/retry") == "now it works"
         house.line.hold()
         await house.say("two")
@@ -451,7 +451,7 @@ async def test_reasoning_is_quoted_above_the_answer_while_switched_on(tmp_path: 
 async def test_agent_command_switches_the_agent_across_a_restart(tmp_path: Path) -> None:
     async with running(tmp_path, script=[says("b")], agents=TWO) as house:
         assert "no agent “third”" in await said(house, "/agent third")
-        assert await said(house, "/agent second") == "From now on Zweite answers here."
+        assert await said(house, "/agent second") == "Zweite answers here from now on."
         assert await said(house, "/start") == "Grüezi!"
         assert "Only an owner" in await said(house, "/agent second", **GROUPED)
     async with running(tmp_path, script=[says("c")], agents=TWO, emulator=house.feishu) as house:
@@ -470,7 +470,7 @@ async def test_agent_command_refuses_an_agent_bound_to_others(tmp_path: Path) ->
     async with running(
         tmp_path, agents=TWO, more=f"{more}\nowners: [ 'feishu:{ALICE}' ]", emulator=house.feishu
     ) as house:
-        assert await said(house, "/agent second") == "From now on Zweite answers here."
+        assert await said(house, "/agent second") == "Zweite answers here from now on."
 
 
 async def test_command_allowlist_of_the_config_and_the_language_of_its_reply(tmp_path: Path) -> None:

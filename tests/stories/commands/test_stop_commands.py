@@ -354,7 +354,7 @@ async def test_stop_ends_a_compaction_and_says_so(tmp_path: Path) -> None:
         it = Chat(house, house.gateway.runtime.setup.channels["feishu", "default"])
         await house.idle()
         await compacting(it)
-        assert await talk(house, "/stop") == "Stopped.\n\nAlso stopped, these commands:\n- `/compact`"
+        assert await talk(house, "/stop") == "Stopped.\n\nThese commands were stopped too:\n- `/compact`"
         await house.idle()
         assert marks(house, PARENT) == []
         assert await talk(house, "/stop") == "Nothing is running."
@@ -380,7 +380,7 @@ async def test_stop_by_a_group_member_cancels_no_approval_of_another(tmp_path: P
         await house.until(lambda: house.feishu.shown(GROUP))
         await house.idle()
         (id_,) = set(re.findall(r"/approve (\S+) deny", house.feishu.shown(ALICE_CHAT)[-1]))
-        waits = f"These requests for approval are someone else's and are still waiting:\n- `{id_}`"
+        waits = f"These approval requests belong to someone else and are still pending:\n- `{id_}`"
         reply = await talk(house, brake, sender=carol, **IN_GROUP)
         assert reply.endswith(waits)
         assert reply.startswith("Nothing is running." if brake == "/stop" else "New conversation started.")
@@ -430,7 +430,7 @@ async def test_stop_ends_a_compaction_at_the_other_replica(tmp_path: Path, postg
         here = Chat(one, one.gateway.runtime.setup.channels["feishu", "default"])
         await compacting(here)
         await other.say("/stop")
-        assert (await one.replies(4))[3] == "Stopped.\n\nAlso stopped, these commands:\n- `/compact`"
+        assert (await one.replies(4))[3] == "Stopped.\n\nThese commands were stopped too:\n- `/compact`"
 
 
 async def test_stop_redelivered_takes_effect_if_its_worker_died(

@@ -27,7 +27,7 @@ from tests.stories.store.test_replicas import two
 from tests.web_page import WEB, opened
 
 BOBS: dict[str, Any] = {"sender": BOB, "chat": BOB_CHAT}
-YOURS, NO_CODE = "This bot is yours. I", "There is no such code"
+YOURS, NO_CODE = "This bot is yours. I", "That code is not valid"
 PAGE = {"x-clawgate": "1"}
 
 
@@ -288,7 +288,7 @@ async def test_claim_asks_its_owner_whether_the_page_stays_an_owner(
         buttons = house.feishu.card(asked.message_id).buttons
         assert [*buttons] == [KEEP, ALONE]
         assert asked.text.startswith(f"{YOURS} will tell you here")
-        assert "From now on only you approve commands." in asked.text
+        assert "Only you approve commands from now on." in asked.text
         assert not page_owns(house), "as long as it is undecided"
         for by in (ALICE, BOB, BOB):
             await house.push(house.feishu.press_event(asked.message_id, sender=by, value=buttons[label]))
@@ -358,7 +358,7 @@ async def test_claim_question_without_buttons_is_answered_by_text(
     monkeypatch.setattr(FeishuChannel, "capabilities", without)
     async with running(tmp_path, feishu=WITH_PAGE) as house:
         asked = await claimed(house)
-        assert "`/claim page` keeps this machine's page as an owner, too; `/claim alone` does not." in asked.text
+        assert "`/claim page` keeps this machine's page as an owner too; `/claim alone` does not." in asked.text
         for line, kept in (("/claim page", True), ("/claim page", True), ("/claim alone", False)):
             await house.say(line, **BOBS)
             await house.idle()
@@ -458,7 +458,7 @@ async def test_claim_code_of_an_owner_expires_and_counts_once(tmp_path: Path, da
         assert (await redeems(it, first, alice)).startswith(NO_CODE), "another has taken its place"
         await it.house.say(f"/claim {second}", **BOBS)
         await it.house.idle()
-        assert it.house.feishu.messages[-1].text.startswith("You are an owner already")
+        assert it.house.feishu.messages[-1].text.startswith("You are already an owner")
         assert (await redeems(it, second, alice)).startswith("You are an owner of this bot now")
         third = await invited(it)
         assert (await redeems(it, second, carol)).startswith(NO_CODE), "spent"

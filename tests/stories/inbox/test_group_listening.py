@@ -82,7 +82,7 @@ async def test_group_listening_off_in_config_is_told_to_an_owner(tmp_path: Path)
             await house.say(text, **THERE)
             await house.idle()
         await house.say("hello", sender=BOB, **THERE)
-        assert set(await sent(house)) == {"I am off in all groups: the config says `groupPolicy: disabled`."}
+        assert set(await sent(house)) == {"I am off in all groups, because the config sets `groupPolicy: disabled`."}
         assert len(house.feishu.messages) == 2
 
 
@@ -115,7 +115,7 @@ async def test_group_added_notice_lets_owners_decide_by_a_button(tmp_path: Path,
         )
         value = house.feishu.card(notice.message_id).buttons[label]
         await house.push(house.feishu.press_event(notice.message_id, sender=BOB, value=value))
-        assert (await sent(house))[-1] == "This button is for somebody else, or it has expired."
+        assert (await sent(house))[-1] == "This button is for someone else, or it has expired."
         assert house.gateway.runtime.choices.listens_in("feishu", "default", GROUP) is None
         await house.push(house.feishu.press_event(notice.message_id, sender=ALICE, value=value))
         await house.idle()
@@ -151,7 +151,7 @@ async def test_group_added_notice_on_telegram_switches_or_leaves(tmp_path: Path)
         await telegram.push(telegram.membership_update(team, "member", before="left", by=alice))
         (notice,) = await it.replies(1)
         assert notice.chat_id == alice
-        assert "The config has me switched on there." in notice.text
+        assert "The config switches me on there." in notice.text
         assert notice.reply_markup is not None
         keys = {key["text"]: key["callback_data"] for (key,) in notice.reply_markup["inline_keyboard"]}
         assert list(keys) == ["Only owners", "Leave"]

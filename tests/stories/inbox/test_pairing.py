@@ -69,7 +69,7 @@ async def test_pairing_code_approved_by_an_owner_lets_a_stranger_talk(tmp_path: 
 
         await house.say(f"/pair {code}")
         approved, welcome = sorted((await house.replies(3))[1:], key=lambda text: "You" in text)
-        assert approved == f"Bob · …{BOB[-4:]} may write to me now."
+        assert approved == f"Bob · …{BOB[-4:]} can write to me now."
         assert welcome.startswith("You are in.")
         await house.say("hello", **BOBS)
         assert (await house.replies(4))[3] == "hello Bob"
@@ -77,7 +77,10 @@ async def test_pairing_code_approved_by_an_owner_lets_a_stranger_talk(tmp_path: 
         assert await settled(house)
         assert len(house.feishu.messages) == 4
         await house.say("/whoami", **BOBS)
-        assert (await house.replies(5))[4].splitlines()[1::3] == ["- Role: let in by an owner", f"- Id: `feishu:{BOB}`"]
+        assert (await house.replies(5))[4].splitlines()[1::3] == [
+            "- Role: approved by an owner",
+            f"- Id: `feishu:{BOB}`",
+        ]
         await house.say("/pair", **BOBS)
         assert (await house.replies(6))[5].startswith("Only an owner")
         await house.say("hello", sender=BOB, chat=GROUP, chat_type="group", mention_bot=False)
@@ -212,7 +215,7 @@ async def test_pairing_code_guesses_are_muted_across_a_restart(tmp_path: Path, d
         await house.say("hi", **BOBS)
         again = code_in((await house.replies(count + 1))[count])
         await house.say(f"/pair approve {again}")
-        assert "may write to me now" in "".join((await house.replies(count + 3))[count + 1 :])
+        assert "can write to me now" in "".join((await house.replies(count + 3))[count + 1 :])
 
 
 async def test_pairing_survives_a_kill_before_its_reply(
@@ -274,7 +277,7 @@ async def test_pairing_is_approved_on_the_web_page(tmp_path: Path) -> None:
         await page.say(f"/pair {code}")
         shown = await page.answers(2)
         assert f"feishu:{BOB}" in shown[0]
-        assert "may write to me now" in shown[1]
+        assert "can write to me now" in shown[1]
         await house.replies(2)
 
 

@@ -192,7 +192,7 @@ async def test_stop_ends_all_tasks_or_the_one_named(tmp_path: Path) -> None:
         assert (await house.replies(6))[5] == "The task `ONE WORK` has already ended."
         await house.say("/stop")
         said = (await house.replies(7))[6]
-        assert said.startswith("Stopped.\n\nAlso stopped, these tasks:")
+        assert said.startswith("Stopped.\n\nThese tasks were stopped too:")
         assert "`TWO WORK`" in said
         assert "`THREE WORK`" in said
         await house.idle()
@@ -212,7 +212,7 @@ async def test_task_limit_and_no_nested_tasks(tmp_path: Path) -> None:
         child = next(body for body in model.bodies if "This is the task" in users(body)[-1])
         assert "task" not in [it["name"] for it in child["tools"]]
         await house.say("/new")
-        assert "Also stopped, these tasks:" in (await house.replies(2))[1]
+        assert "These tasks were stopped too:" in (await house.replies(2))[1]
         await house.idle()
 
 
@@ -420,7 +420,7 @@ async def test_a_task_of_a_forgotten_message_is_stopped(tmp_path: Path, command:
         said = (await house.replies(3))[2]
         await house.idle()
         assert (await house.gateway.runtime.store.tasks.get(task.id) or task).state == "stopped"
-        assert ("Also stopped, these tasks:" in said) == (command == "/undo")
+        assert ("These tasks were stopped too:" in said) == (command == "/undo")
         assert len(house.feishu.messages) == 3
 
 

@@ -297,7 +297,7 @@ async def test_rehearse_asks_nothing_without_consent(tmp_path: Path) -> None:
         count = len(house.anthropic.requests)
         new_config(house)
         code, output = await rehearsed(house, "--yes")
-        assert (code, output.splitlines()[0]) == (2, "1 finished turn skipped: its layers were not kept")
+        assert (code, output.splitlines()[0]) == (2, "1 finished turn skipped: its layers were not stored")
         assert "no turn to rehearse" in output
     async with running(tmp_path) as house:
         await asks(house, "again", says("Hi."))
@@ -314,8 +314,8 @@ async def test_rehearse_asks_nothing_without_consent(tmp_path: Path) -> None:
         new_config(house)
         code, output = await rehearsed(house, "--yes", script=[says("Hi.")])
         assert code == 0, output
-        assert "skipped: its message was taken back" in output
-        assert "1 finished turn skipped: its layers were not kept" in output
+        assert "skipped: its message was recalled" in output
+        assert "1 finished turn skipped: its layers were not stored" in output
         assert "same 1, skipped 2; " in output
     assert count == 1
 

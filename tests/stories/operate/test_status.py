@@ -203,7 +203,7 @@ async def test_notice_of_a_fault_after_a_minute_hourly_and_at_its_end(tmp_path: 
             clock.now += 3_600
             assert len(await house.replies(2)) == 2
             telegram.token = right
-            assert (await house.replies(3))[2] == "telegram:default works again."
+            assert (await house.replies(3))[2] == "telegram:default is working again."
             await becomes(house, "ok", "telegram:default")
             clock.now += 3_600
             await house.idle()

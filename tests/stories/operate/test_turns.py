@@ -379,10 +379,10 @@ async def test_why_command_tells_only_an_owner_in_five_lines(tmp_path: Path) -> 
         number = (await listed(http))[0]["id"]
         turn, agent, requests, tools, link = english
         assert turn.startswith(f"- Turn {number}: replied after ")
-        assert agent == "- Agent: `helper`: it is the first of agents.list, and no binding holds"
+        assert agent == "- Agent: `helper`: first of agents.list, because no binding matches"
         assert requests.startswith("- Requests: 2 to `anthropic/claude-sonnet-4-6`; ")
         assert re.fullmatch(r"- Tools: `ls` \d\.\d s", tools)
-        assert link.startswith("- More, on the gateway's machine: `http://127.0.0.1:")
+        assert link.startswith("- For more, run this on the gateway's machine: `http://127.0.0.1:")
         assert link.endswith(f"/console#turns/{number}`")
         assert chinese[0].startswith(f"- 第 {number} 轮：已回答，用时 ")
         assert chinese[1] == "- 智能体：`helper`：没有匹配的绑定规则，取 agents.list 的第一个"
@@ -408,12 +408,12 @@ async def test_why_command_links_only_where_it_opens(tmp_path: Path, page: str, 
         await house.say("/why")
         link = (await house.replies(2))[-1].splitlines()[-1]
         if page != "web: {}":
-            assert re.fullmatch(r"- More, on the gateway's machine: `.* turns show \d+`", link), link
+            assert re.fullmatch(r"- For more, run this on the gateway's machine: `.* turns show \d+`", link), link
         elif public == PUBLIC:
             assert re.fullmatch(rf"- {PUBLIC}/console#turns/\d+", link), link
         else:
             assert re.fullmatch(
-                r"- More, on the gateway's machine: `http://127\.0\.0\.1:8080/console#turns/\d+`", link
+                r"- For more, run this on the gateway's machine: `http://127\.0\.0\.1:8080/console#turns/\d+`", link
             ), link
         if page == "web: {}":
             async with opened_page(house.url, authorization=f"Bearer {TOKEN}") as tab:

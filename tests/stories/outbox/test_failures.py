@@ -174,7 +174,7 @@ async def test_failure_of_a_model_is_told_in_five_places(tmp_path: Path, failure
         await house.say("hello")
         (told,) = await house.replies(1)
         assert row.reason in told
-        assert "whoever runs" not in told  # that is the owner
+        assert "the bot's owner" not in told  # that is the owner
         async with client(house.url, headers=OPERATOR) as http:
             ready = await http.get("/readyz")
             shown = (await http.get("/api/console/state")).json()["outages"]

@@ -117,7 +117,7 @@ CAROLS: dict[str, Any] = {"sender": CAROL, "chat": CAROL_CHAT}
 BOBS: dict[str, Any] = {"sender": BOB, "chat": BOB_CHAT}
 
 
-@pytest.mark.parametrize(("label", "becomes"), [("Let in", "may write to me now"), ("Refuse", "was refused")])
+@pytest.mark.parametrize(("label", "becomes"), [("Let in", "can write to me now"), ("Refuse", "was refused")])
 async def test_notice_of_pairing_lets_an_owner_decide_by_a_button(
     tmp_path: Path, database_url: str, label: str, becomes: str
 ) -> None:
@@ -157,10 +157,10 @@ async def test_pairing_notice_second_press_is_idempotent(tmp_path: Path) -> None
         buttons = house.feishu.card(notice.message_id).buttons
         await house.push(house.feishu.press_event(notice.message_id, sender=ALICE, value=buttons["Let in"]))
         await house.idle()
-        assert house.feishu.card(notice.message_id).shown == f"Bob · …{BOB[-4:]} may write to me now."
+        assert house.feishu.card(notice.message_id).shown == f"Bob · …{BOB[-4:]} can write to me now."
         await house.push(house.feishu.press_event(notice.message_id, sender=ALICE, value=buttons["Refuse"]))
         await house.idle()
-        assert house.feishu.card(notice.message_id).shown == "They are no longer waiting. /pair shows who is."
+        assert house.feishu.card(notice.message_id).shown == "This person is no longer waiting. /pair lists who is."
         (contact,) = contacts.listed(house.gateway.config)
         assert (contact["state"], contact["displayName"]) == ("approved", "Bob")
 
@@ -183,7 +183,7 @@ async def test_pairing_by_id_is_announced_once_after_a_kill(
         assert sum("wants to write" in text for text in await told(house)) == 1
         await house.say(f"/pair feishu:{BOB}")
         await house.idle()
-        assert "may write to me now" in (await told(house))[-1]
+        assert "can write to me now" in (await told(house))[-1]
 
 
 REFUSED = Fault(status=401, message="invalid x-api-key")
@@ -221,7 +221,7 @@ async def test_notice_of_a_model_refusal_has_the_vendors_words(tmp_path: Path, m
 
 
 @pytest.mark.parametrize(
-    ("more", "end"), [("", "whoever runs this bot."), (f"{OWNED}\nnotifyOwners: false", "whoever runs this bot.")]
+    ("more", "end"), [("", "the bot's owner."), (f"{OWNED}\nnotifyOwners: false", "the bot's owner.")]
 )
 async def test_notice_is_promised_to_a_guest_only_if_sent(tmp_path: Path, more: str, end: str) -> None:
     async with running(tmp_path, script=lambda _: REFUSED, more=more) as house:

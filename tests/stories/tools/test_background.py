@@ -184,7 +184,7 @@ async def test_stop_ends_a_background_command_unreported(tmp_path: Path, command
         await until(lambda: processes_of(waited) and processes_of(other))
         await house.say(command)
         said = (await house.replies(2))[1]
-        assert f"Also stopped, these commands:\n- `{id_in(begun)}` `sleep 300; : a " in said
+        assert f"These commands were stopped too:\n- `{id_in(begun)}` `sleep 300; : a " in said
         assert " : b " not in said
         await until(lambda: not processes_of(waited))
         assert processes_of(other)

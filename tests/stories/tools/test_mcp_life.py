@@ -65,7 +65,7 @@ async def test_mcp_server_away_for_a_minute_is_a_notice(tmp_path: Path, monkeypa
         clock.now += 1
         (notice,) = await house.replies(1)
         why = "`there is no program 'no-such-program' in the PATH of the gateway`"
-        assert notice == f"The MCP server `away` cannot be used: {why}. I go on trying."
+        assert notice == f"The MCP server `away` cannot be used: {why}. I will keep trying."
         assert house.feishu.messages[0].chat_id == house.feishu.direct[ALICE]
 
 

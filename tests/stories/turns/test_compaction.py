@@ -26,7 +26,7 @@ SMALL = AGENTS.replace(
 FILLER = "and then this happened, and that, and the other thing " * 30
 HEADINGS = ("## Decisions", "## Open tasks", "## Constraints", "## Pending asks", "## Exact identifiers")
 NOTICED = "(To make room, I have summarised the older part of our conversation.)"
-FAILED = "(I tried to sum up the older part of our conversation and could not."
+FAILED = "(I tried to summarise the older part of our conversation, but it failed."
 
 
 def summed(body: dict[str, Any]) -> bool:
@@ -242,7 +242,7 @@ async def test_compact_command_reports_its_outcome(tmp_path: Path) -> None:
         assert "turn 1" not in shown
         answers[:] = [says("of no use")] * 8
         await talk(house, *(f"turn {number} {FILLER}" for number in range(4, 8)))
-        assert "stays as it is" in (await talk(house, "/compact"))[-1]
+        assert "is unchanged" in (await talk(house, "/compact"))[-1]
 
 
 async def test_compact_command_beyond_the_budget_is_refused(tmp_path: Path) -> None:

@@ -55,7 +55,7 @@ ARGUMENTS = {
 ENDING = ("new", "reset", "retry", "edit", "undo", "compact", "skill")
 """Behind any other command, the words that were answered before are still the newest ones."""
 PAIRS = [(OWNER, MEMBER), (MEMBER, OWNER), (MEMBER, OTHER), (OWNER, OWNER), (MEMBER, MEMBER)]
-BY_OTHERS = "Only its author can have that message answered again."
+BY_OTHERS = "Only the author of that message can ask for a new answer."
 
 
 def config(channel: str, more: str = "", *, may: Mapping[str, set[str]] = MAY) -> str:
@@ -236,7 +236,7 @@ limits: {{ parallelTurns: 1 }}
 TOOLS = "{ allow: [read, message, schedule, task] }"
 SECOND = f"{AGENTS}    - {{ id: second, model: anthropic/claude-sonnet-4-6, tools: {TOOLS} }}\n"
 NEVER_AGAIN = 2**40
-ELSEWHERE = "no longer answers here"
+ELSEWHERE = "no longer available here"
 
 
 def answerers(house: Running, after: int) -> list[str]:
@@ -413,8 +413,8 @@ async def test_approval_request_names_every_author_it_serves(tmp_path: Path) -> 
     run = ("exec", {"command": "echo ran"})
 
     def named(house: Running) -> list[set[str]]:
-        requests = [it.text for it in house.feishu.messages if "Asked by: " in it.text]
-        lines = [next(line for line in text.splitlines() if "Asked by: " in line) for text in requests]
+        requests = [it.text for it in house.feishu.messages if "Requested by: " in it.text]
+        lines = [next(line for line in text.splitlines() if "Requested by: " in line) for text in requests]
         return [{who for who in (ALICE, BOB, CAROL) if who in line} for line in lines]
 
     async with running(tmp_path, more=more) as house:

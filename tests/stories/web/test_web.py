@@ -73,7 +73,7 @@ async def test_web_chat_agent_choice_and_an_unknown_agent(tmp_path: Path) -> Non
         assert {it["chat"]: it["agent"] for it in page.written()} == {"c_the_second": "second", CHAT: "helper"}
         for number, agent in enumerate(NOBODY, start=3):
             assert (await page.say("hello", agent=agent, chat=f"c_nobody_{number}")).status_code == 200
-            assert "no longer answers here" in (await page.answers(number))[-1]
+            assert "no longer available here" in (await page.answers(number))[-1]
         assert len(house.anthropic.requests) == 2
 
 

@@ -102,7 +102,7 @@ async def test_web_media_url_in_the_web_chat(tmp_path: Path, site: Web) -> None:
 
 REFUSED = {
     "/inside": ("I may not open that address", "我不能访问该地址"),
-    "/gone.png": ("its server refused", "对方服务器拒绝了"),
+    "/gone.png": ("its server refused the download", "对方服务器拒绝了"),
     "/login.png": ("it is a web page, not a file", "这是网页，不是文件"),
     "/page": ("it is a web page, not a file", "这是网页，不是文件"),
     "/empty.png": ("the file is empty", "文件是空的"),
@@ -215,7 +215,7 @@ async def test_web_media_url_limit_is_ten(tmp_path: Path, site: Web) -> None:
         await house.until(lambda: len(house.feishu.resources) == 10)
         await house.idle()
         text = "\n".join(it.text for it in house.feishu.messages)
-        assert text.count("an answer can hold ten files at most") == 1
+        assert text.count("an answer can carry at most ten files") == 1
 
 
 async def test_web_media_url_killed_mid_fetch_arrives_once(tmp_path: Path) -> None:
