@@ -1,1 +1,1 @@
-"""The database: inbox, leases, journal, outbox and all that is kept, on SQLite and PostgreSQL."""
+"""The database on SQLite and PostgreSQL: inbox, leases, journal, outbox and everything else that is stored."""

@@ -1,7 +1,7 @@
-"""Approvals, grants and their audit: their records, and their rows on SQLite and PostgreSQL.
+"""Approvals, grants and their audit: the records, and their rows on SQLite and PostgreSQL.
 
-A state change is one compare-and-set with its audit row in the same transaction: of two, only the first changes anything.
-These transactions run one after the other, so the audit has no gap and no limit is exceeded.
+A state change is one compare-and-set with its audit row in the same transaction: of two concurrent changes only the
+first applies. These transactions are serialised, so the audit has no gap and no limit is exceeded.
 """
 
 import json
@@ -21,8 +21,8 @@ State: TypeAlias = Literal[
     "pending", "approved", "spawned", "finished", "interrupted", "denied", "expired", "cancelled", "undeliverable"
 ]
 Admitted: TypeAlias = Literal["pending", "denied", "granted", "backlog", "unreachable"]
-"""Outcomes of a request: it waits, now or from before; it was denied in this turn; a grant covers it; too many wait; no
-approver can be reached."""
+"""Outcomes of a request: pending, now or since an earlier call; denied in this turn; covered by a grant; too many
+pending requests; no approver reachable."""
 ARROWS: Mapping[State, Collection[State]] = {
     "pending": ("approved", "denied", "expired", "cancelled", "undeliverable"),
     "approved": ("spawned", "cancelled"),
@@ -33,7 +33,7 @@ ARROWS: Mapping[State, Collection[State]] = {
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Approval:
-    """One row; `migrations/versions/0015_schema.py` says what a column is for."""
+    """One row of the table; `migrations/versions/0015_schema.py` documents its columns."""
 
     id: str
     tool: str
@@ -65,7 +65,7 @@ class Approval:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Grant:
-    """A request that was approved for good. `uses` counts the runs that it allowed."""
+    """A request that is always allowed. `uses` counts the runs that it allowed."""
 
     id: str
     agent: str
@@ -82,7 +82,7 @@ class Grant:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Decider:
-    """The person who decides, in which chat, with which message."""
+    """The user who decides, with the chat and the message of the decision."""
 
     person: str
     surface: str = ""
@@ -91,7 +91,7 @@ class Decider:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Token:
-    """The approval and the decision behind a button, by the hash of the button's token."""
+    """The approval and the decision of a button, by the hash of the button's token."""
 
     hash: str
     approval: str
@@ -101,7 +101,7 @@ class Token:
 
 
 ASKED_PER_MINUTE = 3
-"""The requests put to one person, or to one chat that the config lists, besides those that were allowed."""
+"""Requests per minute to one approver, or to one chat that the config lists, in addition to those that were allowed."""
 WRONG_IDS_MAX = 10
 WRONG_IDS_SECONDS = 3600.0
 LOST_SECONDS = 3600.0
@@ -135,13 +135,14 @@ AND EXISTS (SELECT 1 FROM outbox o WHERE o.turn = i.id AND o.status = {OutboxSta
 
 
 class DatabaseApprovals(Database):
-    """`at` is the wall clock's time."""
+    """Approvals in the database. `at` is the wall clock's time."""
 
     @writes
     def request(
         self, connection: Connection, new: Approval, *, approvers: Collection[str], session_max: int, agent_max: int
     ) -> tuple[Admitted, Approval | None]:
-        """Asks, unless the same people were asked, it was denied in this turn, or is granted and so spawned at once."""
+        """Create a request unless the same users have one pending, it was denied in this turn, or a grant covers it,
+        which spawns it immediately."""
         at = new.created
         lock(connection, Lock.APPROVALS)
         same = "SELECT * FROM approval WHERE sid = :sid AND digest = :digest AND state = '{}' AND {} LIMIT 1"
@@ -180,7 +181,7 @@ class DatabaseApprovals(Database):
     def decide(
         self, connection: Connection, id_: str, decision: str, by: Decider, *, at: float, grant: Grant | None
     ) -> tuple[bool, Approval | None]:
-        """Returns True if this decision holds, also when repeated; and the approval afterwards."""
+        """Apply a decision. Return whether it counts, also when repeated, and the updated approval."""
         lock(connection, Lock.APPROVALS)
         to: State = "denied" if decision == "deny" else "approved"
         facts = {"decision": decision, "decided_by": by.person, "decided_in": by.surface, "decided_turn": by.turn}
@@ -203,14 +204,14 @@ class DatabaseApprovals(Database):
         at: float,
         facts: Mapping[str, object] = MappingProxyType({}),
     ) -> bool:
-        """Changes a state without a decider; False if the state has changed."""
+        """Change the state without a decider. Return False if the state is no longer `before`."""
         lock(connection, Lock.APPROVALS)
         spawned = {"spawned_at": at} if after == "spawned" else {}
         return _move(connection, id_, before, after, "gateway", at, {**facts, **spawned})
 
     @reads
     def open_in(self, connection: Connection, sids: Sequence[str]) -> Sequence[Approval]:
-        """The requests of these conversations that have not run, oldest first."""
+        """Return the requests of these conversations that have not run, oldest first."""
         found = "SELECT * FROM approval WHERE sid IN :sids AND state IN ('pending', 'approved') ORDER BY created"
         return [Approval(**row) for row in run(connection, found, sids=list(sids)).mappings()] if sids else []
 
@@ -218,8 +219,8 @@ class DatabaseApprovals(Database):
     def cancel(
         self, connection: Connection, sid: str, requests: Sequence[Approval], *, by: str, at: float
     ) -> Sequence[Approval]:
-        """Cancels those of these requests that are still in the state as read; returns all that `by` has cancelled in the
-        conversation, also if it is repeated."""
+        """Cancel those of these requests whose state is unchanged. Return everything that `by` has cancelled in the
+        conversation, the same when repeated."""
         lock(connection, Lock.APPROVALS)
         for it in requests:
             _move(connection, it.id, it.state, "cancelled", by, at, {"decision": by})
@@ -230,7 +231,7 @@ class DatabaseApprovals(Database):
 
     @reads
     def open_requests(self, connection: Connection) -> Sequence[Approval]:
-        """Approvals that wait for a decision, or whose outcome has not been announced."""
+        """Return approvals that are pending or whose outcome has not been announced."""
         found = run(connection, "SELECT * FROM approval WHERE announced = 0 ORDER BY created").mappings()
         return [Approval(**row) for row in found]
 
@@ -240,7 +241,7 @@ class DatabaseApprovals(Database):
 
     @writes
     def close_lost(self, connection: Connection, *, at: float) -> None:
-        """Closes what was spawned and never ended."""
+        """Close calls that were spawned and never ended."""
         lock(connection, Lock.APPROVALS)
         lost = "SELECT id FROM approval WHERE state = 'spawned' AND spawned_at < :before"
         for id_ in run(connection, lost, before=at - LOST_SECONDS).scalars().all():
@@ -248,7 +249,7 @@ class DatabaseApprovals(Database):
 
     @writes
     def set_tokens(self, connection: Connection, tokens: Sequence[Token]) -> None:
-        """The tokens of one message, in the place of those that it had before."""
+        """Store the tokens of one message in place of its earlier ones."""
         first = tokens[0]
         former = "DELETE FROM approval_token WHERE approval = :approval AND surface = :surface"
         run(connection, former, approval=first.approval, surface=first.surface)
@@ -262,7 +263,8 @@ class DatabaseApprovals(Database):
 
     @writes
     def count_wrong(self, connection: Connection, by: Decider, *, at: float) -> bool:
-        """Counts an id that the sender may not decide, once per message; True if there were too many in an hour."""
+        """Count an id that the sender may not decide, once per message. Return True if there were too many in an
+        hour."""
         lock(connection, Lock.APPROVALS)
         wrong, mine = _wrong(connection, by.person, at), f"message {by.turn}"
         if mine not in wrong and len(wrong) < WRONG_IDS_MAX:
@@ -273,29 +275,29 @@ class DatabaseApprovals(Database):
 
     @reads
     def is_muted(self, connection: Connection, by: Decider, *, at: float) -> bool:
-        """True if the sender named too many wrong ids in an hour, not counting that of this message."""
+        """Return whether the sender has sent too many wrong ids in an hour, not counting the one in this message."""
         wrong = _wrong(connection, by.person, at)
         return len(wrong) >= WRONG_IDS_MAX and f"message {by.turn}" not in wrong
 
     @reads
     def sent(self, connection: Connection, dedupe: str) -> Sequence[str]:
-        """The platform's ids of the parts that answered an internal message."""
+        """Return the platform's ids of the parts that answered an internal message."""
         return list(run(connection, _SENT, dedupe=dedupe).scalars())
 
     @reads
     def given_up(self, connection: Connection, dedupes: Sequence[str]) -> int:
-        """Counts the internal messages whose answer could not be sent completely."""
+        """Count the internal messages whose answer could not be sent completely."""
         return int(run(connection, _GIVEN_UP, dedupes=list(dedupes)).scalar() or 0)
 
     @reads
     def newest_from(self, connection: Connection, sender: str, limit: int) -> Sequence[str]:
-        """The newest messages of `channel:account:id`."""
+        """Return the newest messages of `channel:account:id`."""
         bodies = "SELECT body FROM inbox WHERE sender = :sender AND body <> '' ORDER BY id DESC LIMIT :limit"
         return list(run(connection, bodies, sender=sender, limit=limit).scalars())
 
     @reads
     def listed(self, connection: Connection, at: float) -> tuple[Sequence[Approval], Sequence[Grant]]:
-        """Requests that wait for a decision, and grants, oldest first."""
+        """Return pending requests and grants, oldest first."""
         waiting = run(connection, "SELECT * FROM approval WHERE state = 'pending' ORDER BY created").mappings()
         grants = run(connection, _GRANTS, at=at).mappings()
         return [Approval(**it) for it in waiting], [Grant(**it) for it in grants]
@@ -304,8 +306,8 @@ class DatabaseApprovals(Database):
     def revoke(
         self, connection: Connection, id_: str | None, *, by: str, at: float, turn: int | None = None
     ) -> Sequence[str]:
-        """End a grant, or a request that waits; with None all grants. The ids of what has ended. `turn`: the message that
-        asks for it."""
+        """Revoke a grant or cancel a pending request; with None all grants. Return the ids that ended. `turn` is the
+        message that asks for it."""
         lock(connection, Lock.APPROVALS)
         wanted, names = ("", {}) if id_ is None else (" AND id = :id", {"id": id_})
         ended = f"UPDATE approval_grant SET revoked_at = :at WHERE revoked_at IS NULL{wanted} RETURNING id"
@@ -318,7 +320,7 @@ class DatabaseApprovals(Database):
 
     @reads
     def revoked_by(self, connection: Connection, by: Decider) -> Sequence[str]:
-        """The grants that the sender's message ended."""
+        """Return the grants that the sender's message revoked."""
         revoked = """
         SELECT object FROM approval_audit WHERE actor = :actor AND action = 'revoked' AND after = :message ORDER BY seq
         """
@@ -326,7 +328,7 @@ class DatabaseApprovals(Database):
 
 
 def _wrong(connection: Connection, person: str, at: float) -> Sequence[str]:
-    """The messages of the last hour with an id that their sender may not decide."""
+    """Return the messages of the last hour with an id that their sender may not decide."""
     wrong = "SELECT object FROM approval_audit WHERE actor = :actor AND action = 'wrong-id' AND at > :since"
     return run(connection, wrong, actor=person, since=at - WRONG_IDS_SECONDS).scalars().all()
 
@@ -378,7 +380,8 @@ _WORDLESS: Mapping[str, Any] = {"text": "", "attachments": [], "reply_to": None}
 
 
 def forget_approvals(connection: Connection, turns: Sequence[int]) -> Mapping[str, int]:
-    """Leaves only the audit of these turns, which holds no words; what was sent to the approvers goes. Rows by table."""
+    """Delete the approvals of these turns, and what was sent to the approvers; only the audit remains, which holds
+    no text. Return rows by table."""
     found = run(connection, "SELECT id, surfaces FROM approval WHERE turn IN :turns", turns=list(turns)).all()
     for row in found:
         names = {"notices": _notices(row)}
@@ -390,7 +393,7 @@ def forget_approvals(connection: Connection, turns: Sequence[int]) -> Mapping[st
 
 
 def forget_words(connection: Connection, turn: int) -> None:
-    """Keeps what was asked in a turn, without the words of the message that the turn answered."""
+    """Keep what was requested in a turn, without the text of the message that the turn answered."""
     for row in run(connection, "SELECT id, origin, surfaces FROM approval WHERE turn = :turn", turn=turn).all():
         surfaces = _json([it | {"context": it["context"] | _WORDLESS} for it in orjson.loads(row.surfaces)])
         names = {"origin": _json(orjson.loads(row.origin) | _WORDLESS), "surfaces": surfaces, "id": row.id}
@@ -407,6 +410,6 @@ def _json(value: object) -> str:
 
 
 def _notices(row: Any) -> list[str]:
-    """The dedupe keys of what an approval has people told."""
+    """Return the dedupe keys of the messages that an approval sends."""
     purposes = [f"{it}:{number}" for number in range(len(orjson.loads(row.surfaces))) for it in ("ask", "settled")]
     return [f"gateway:approval:{row.id}:{it}" for it in ("decided", *purposes)]

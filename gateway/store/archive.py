@@ -1,8 +1,8 @@
-"""The archive of the web chat in the gateway's database, SQLite or PostgreSQL: one text for both.
+"""The archive of the web chat in the gateway's database, with the same statements on SQLite and PostgreSQL.
 
-`channels.web.archive.ChatHistory` documents what the channel asks for. Each method is a plain transaction. On PostgreSQL,
+`channels.web.archive.ChatHistory` documents what the channel needs. Each method is one transaction. On PostgreSQL,
 adding and erasing take a lock: a reader who has seen number 17 must never miss a 16 that is committed later, and an
-answer must not outlive its conversation. The commit also wakes the other replicas, whose pages watch as well.
+answer must not outlive its conversation. The commit also wakes the other replicas, whose pages watch too.
 """
 
 import re
@@ -30,7 +30,7 @@ from gateway.store.statements import NEVER
 from gateway.store.tasks import children_of, forget_tasks
 
 WEB_NOTICE = "web"
-"""The notice that replicas send each other if something was said; no session has this name."""
+"""The notice that replicas send each other about a new message; no session has this name."""
 CONVERSATIONS_MAX = 500
 TITLE_CHARS = 60
 ROWS_AT_ONCE = 16
@@ -44,14 +44,14 @@ INSERT INTO web_conversation (id, title, agent, at, owner) VALUES (:chat, :title
 ON CONFLICT (id) DO UPDATE SET agent = excluded.agent, archived = 0,
     title = CASE web_conversation.title WHEN '' THEN excluded.title ELSE web_conversation.title END
 """
-"""Another agent may have been chosen; what is written in is no longer put aside."""
+"""A different agent may have been chosen. A new message also unarchives the conversation."""
 
 
 _PLACE = re.compile(r"([01])~(\d{1,12}(?:\.\d{1,9})?)~([\w-]{1,80})", re.ASCII)
 
 
 def place_of(conversation: WebConversation) -> str:
-    """The place of a conversation in its list."""
+    """Return the position of a conversation in its list."""
     return f"{int(conversation.pinned)}~{conversation.at!r}~{conversation.id}"
 
 
@@ -112,8 +112,8 @@ class DatabaseArchive(Database):
     def conversations(
         self, connection: Connection, owner: str = OPERATOR, *, archived: bool = False, behind: str = ""
     ) -> Sequence[WebConversation]:
-        """A page of a person's: pinned ones, then the one with the newest message first. `behind` is the `place_of` of the
-        one that they follow."""
+        """Return one page of a user's conversations: pinned ones, then by newest message. `behind` is the `place_of`
+        the last one on the previous page."""
         pinned, at, id_ = found.groups() if (found := _PLACE.fullmatch(behind)) else ("2", "0", "")
         which = """
             WHERE owner = :owner AND archived = :archived AND (pinned, at, id) < (:pinned, :at, :id)
@@ -124,7 +124,7 @@ class DatabaseArchive(Database):
 
     @reads
     def archived(self, connection: Connection, owner: str) -> int:
-        """The number of a person's conversations that were put aside."""
+        """Return the number of a user's archived conversations."""
         return _number(
             connection, "SELECT count(*) FROM web_conversation WHERE owner = :owner AND archived = 1", owner=owner
         )
@@ -143,7 +143,7 @@ class DatabaseArchive(Database):
         pinned: bool | None = None,
         archived: bool | None = None,
     ) -> WebConversation | None:
-        """Renames a conversation, or moves it: what is pinned is not put aside, and the other way round."""
+        """Rename, pin or archive a conversation. Pinning unarchives it, and archiving unpins it."""
         new: dict[str, object] = {} if title is None else {"title": _title(title) or "…"}
         new |= {name: int(given) for name, given in (("pinned", pinned), ("archived", archived)) if given is not None}
         new |= {"archived": 0} if pinned else {"pinned": 0} if archived else {}
@@ -154,23 +154,21 @@ class DatabaseArchive(Database):
 
     @reads
     def agents(self, connection: Connection, chat: str) -> Sequence[str]:
-        """Lists the agents that were asked in a conversation, also those no longer configured."""
+        """List the agents that were asked in a conversation, including those no longer configured."""
         spoken = text("SELECT words FROM web_message WHERE chat = :chat AND author = 'you'")
         rows = connection.scalars(spoken.execution_options(yield_per=ROWS_AT_ONCE), {"chat": chat})
         return sorted({words_json.validate_json(it).agent for it in rows})
 
     @reads
     def newest_turn(self, connection: Connection, session: str) -> int:
-        """The number of the newest message that was accepted in a session, 0 without any."""
+        """Return the number of the newest message that was accepted in a session, 0 without any."""
         return _number(connection, "SELECT max(id) FROM inbox WHERE sid = :sid", sid=session)
 
     async def erase(self, chat: str, sessions: Sequence[str]) -> bool:
-        """Forgets a conversation with its messages and files, and the transcripts, replies and finished messages of its
-        `sessions`. Returns False without one.
-
-        It goes in short steps, so that no other writer waits long; the last one removes the conversation itself. A
-        message that a running turn still needs goes with the dedupe horizon.
-        """
+        """Erase a conversation with its messages and files, and the transcripts, replies and finished messages of
+        its `sessions`. Return False if it does not exist. It runs in short steps so that other writers do not wait
+        long; the last step removes the conversation itself. A message that a running turn still needs is removed at
+        the dedupe horizon."""
         while not (ended := await self._erase_some(chat, sessions)):
             if ended is None:
                 return False
@@ -178,7 +176,7 @@ class DatabaseArchive(Database):
 
     @writes
     def _erase_some(self, connection: Connection, chat: str, sessions: Sequence[str]) -> bool | None:
-        """True if that was the last step; None if there is no such conversation."""
+        """Run one step. Return True after the last one, and None if there is no such conversation."""
         lock(connection, Lock.ARCHIVE)
         if _find(connection, chat) is None:
             return None
@@ -210,8 +208,8 @@ class DatabaseArchive(Database):
     def page(
         self, connection: Connection, chat: str, *, before: int | None, limit: int, bytes_max: int
     ) -> Sequence[Sized]:
-        """The newest messages of the branch that is shown, below number `before`; newest first. `bytes_max`: as in
-        `since`."""
+        """Return the newest messages of the visible branch below number `before`, newest first. `bytes_max` works as
+        in `since`."""
         older = "" if before is None else "AND number < :before"
         newest = f"chat = :chat {older} {on_branch(connection, chat)} ORDER BY number DESC"
         return _sized(connection, newest, limit, bytes_max, chat=chat, before=before)
@@ -260,7 +258,7 @@ def _insert(
     follows: int | None = None,
     under: int | None = None,
 ) -> bool:
-    """Returns False if the key exists."""
+    """Insert a message. Return False if the key exists."""
     new = """
         INSERT INTO web_message (chat, key, author, words, at, follows, under)
         VALUES (:chat, :key, :author, :words, :at, CAST(:follows AS BIGINT), CAST(:under AS BIGINT))
@@ -288,7 +286,8 @@ def _conversations(connection: Connection, which: str, **names: object) -> list[
 
 
 def _sized(connection: Connection, which: str, limit: int, bytes_max: int, **names: object) -> list[Sized]:
-    """The database measures, so that nothing too large is loaded; SQLite must read a text for that, as far as asked."""
+    """Measure rows in the database, so that nothing too large is loaded. SQLite must read the text for that, as far
+    as requested."""
     size = "octet_length(words)" if _is_shared(connection) else "length(CAST(words AS BLOB))"
     found: list[Sized] = []
     total = 0
@@ -303,7 +302,7 @@ def _sized(connection: Connection, which: str, limit: int, bytes_max: int, **nam
 
 
 def _title(words: str) -> str:
-    """The first words, on one line, without what no database or screen takes."""
+    """Return the first words on one line, without characters that databases or screens reject."""
     line = re.sub(r"[\s\x00-\x1f\x7f-\x9f]+", " ", words).strip()
     return line if len(line) <= TITLE_CHARS else line[: TITLE_CHARS - 1].rstrip() + "…"
 
@@ -314,7 +313,7 @@ def has_all(text: str, words: Sequence[str]) -> bool:
 
 
 class WebHit(NamedTuple):
-    """A message in which what was looked for was found."""
+    """A message that matches a search."""
 
     number: int
     author: str
@@ -325,7 +324,8 @@ class WebHit(NamedTuple):
 class DatabaseSearch(Database):
     @reads
     def hits(self, connection: Connection, chat: str, words: Sequence[str], *, limit: int) -> Sequence[WebHit]:
-        """The newest messages that have all of the casefolded `words`. Neither database compares capitals beyond ASCII."""
+        """Return the newest messages that contain all of the casefolded `words`. Neither database folds case beyond
+        ASCII."""
         newest = "SELECT number, author, at, words FROM web_message WHERE chat = :chat ORDER BY number DESC"
         spoken = text(newest).execution_options(yield_per=ROWS_AT_ONCE)
         with connection.execute(spoken, {"chat": chat}) as rows:

@@ -26,18 +26,18 @@ from gateway.store.operations import Database, reads, run, writes
 from gateway.store.statements import GAPS_OF, NEVER
 
 Gap = tuple[int, int]
-"""Two numbers; what lies between them is not on the branch."""
+"""Two numbers; the messages between them are not on the branch."""
 _OWN = "SELECT number, key, follows FROM web_message WHERE chat = :chat AND author = 'you' ORDER BY number"
 _FORKS = "SELECT number, follows FROM web_message WHERE chat = :chat AND follows IS NOT NULL"
 _TIP = "SELECT tip FROM web_conversation WHERE id = :chat"
 BRANCH = """CASE WHEN tip > 0 THEN tip ELSE COALESCE((
     SELECT max(number) FROM web_message WHERE chat = web_conversation.id AND follows IS NOT NULL
 ), 0) END AS branch"""
-"""A number that is another one as soon as another branch is shown; 0 if there is only one."""
+"""A number that changes whenever a different branch is shown; 0 if there is only one."""
 _KNOWN = "SELECT 1 FROM web_message WHERE chat = :chat AND key = :key"
 _SPOKEN = "SELECT message, turn FROM spoken WHERE sid = :sid AND how IN ('said', 'withdrawn')"
 UNDER = "under"
-"""The kind of the mark that names the message which a turn without one of its own follows."""
+"""The kind of the mark that names the message which a turn without its own message follows."""
 _MARKED = "SELECT turn, content FROM mark WHERE sid = :sid AND kind IN ('new', 'under')"
 _MARK_UNDER = """
 INSERT INTO mark (sid, kind, turn, content, at) VALUES (:sid, 'under', :turn, :content, :at) ON CONFLICT DO NOTHING
@@ -49,8 +49,8 @@ words_json: TypeAdapter[MessageBody] = TypeAdapter(MessageBody)
 
 
 def gaps_of(forks: Mapping[int, int], tip: int) -> list[Gap]:
-    """The gaps of the branch that ends with the message `tip`. `forks` are the messages that begin a branch, each with
-    the one that it follows."""
+    """Return the gaps of the branch that ends with message `tip`. `forks` maps each message that starts a branch to
+    the one it follows."""
     gaps, at = [(tip, NEVER)] if tip < NEVER else [], tip
     for fork in sorted(forks, reverse=True):
         if fork <= at:
@@ -65,7 +65,7 @@ def is_in(number: int, gaps: Iterable[Gap]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Own:
-    """A person's message. `follows` is None for the message before it."""
+    """A user's message. `follows` is None if it follows the message before it."""
 
     number: int
     key: str
@@ -73,7 +73,7 @@ class Own:
 
 
 class BranchTree:
-    """People's messages of one conversation, in order."""
+    """The users' messages of one conversation, in order."""
 
     def __init__(self, own: Sequence[Own]) -> None:
         self.own = own
@@ -84,15 +84,15 @@ class BranchTree:
             self._behind[self.before(it)].append(it)
 
     def before(self, message: Own) -> int:
-        """The number of the message that it follows; 0 for none."""
+        """Return the number of the message that it follows; 0 for none."""
         return self._before.get(message.number, 0) if message.follows is None else message.follows
 
     def versions(self, message: Own) -> Sequence[Own]:
-        """The messages that follow the same one as it does, itself too, in order."""
+        """Return the messages that follow the same message, including this one, in order."""
         return self._behind[self.before(message)]
 
     def tip_with(self, number: int) -> int:
-        """The last message of the newest branch that has the message `number`."""
+        """Return the last message of the newest branch that contains message `number`."""
         ends = {self._before.get(fork, 0) for fork in self.forks} | {it.number for it in self.own[-1:]}
         return next((it for it in sorted(ends, reverse=True) if not is_in(number, gaps_of(self.forks, it))), 0)
 
@@ -106,7 +106,7 @@ def tree_of(connection: Connection, chat: str) -> BranchTree:
 
 
 def on_branch(connection: Connection, chat: str) -> str:
-    """The condition for the rows of `web_message` on the branch that is shown. All of it are numbers."""
+    """Return the SQL condition for rows of `web_message` on the visible branch. It contains only numbers."""
     forks: dict[int, int] = {row.number: row.follows for row in run(connection, _FORKS, chat=chat)}
     if not forks:
         return ""
@@ -119,8 +119,8 @@ def on_branch(connection: Connection, chat: str) -> str:
 
 
 def own_above(connection: Connection, chat: str, reply_to: str | None) -> int | None:
-    """The person's message that an agent's one is shown under: the one that it answers, else the last one of the branch
-    that is shown."""
+    """Return the user's message that an agent's message is shown under: the one it answers, else the last one of the
+    visible branch."""
     which = (
         "SELECT CASE author WHEN 'you' THEN number ELSE under END FROM web_message WHERE chat = :chat AND key = :key"
     )
@@ -136,8 +136,8 @@ def tip_of(connection: Connection, chat: str) -> int:
 
 
 def place(connection: Connection, chat: str, key: str, instead: str | None, versions_max: int) -> int | Unkept | None:
-    """The number of the message that a new one follows: None for the newest. One that takes the place of `instead`
-    follows what that does, any other the last message of the branch that is shown."""
+    """Return the number of the message that a new one follows; None for the newest. A replacement of `instead`
+    follows the same message as that one; any other follows the last message of the visible branch."""
     if run(connection, _KNOWN, chat=chat, key=key).first():
         return None
     if instead is None:
@@ -153,8 +153,8 @@ def begins_branch(connection: Connection, chat: str, key: str) -> bool:
 
 
 def close_over(connection: Connection, chat: str, gone: Collection[int]) -> None:
-    """Has what follows one of these messages follow what came before it, since they are about to be erased: a branch
-    that lost its beginning would otherwise continue from what is above it."""
+    """Reattach what follows these messages to what came before them, because they are about to be erased. Otherwise
+    a branch without its start would continue from the message above it."""
     tree = tree_of(connection, chat)
     if not tree.forks:
         return
@@ -179,8 +179,8 @@ def close_over(connection: Connection, chat: str, gone: Collection[int]) -> None
 class DatabaseBranches(Database):
     @reads
     def versions(self, connection: Connection, chat: str) -> Mapping[str, Sequence[int]]:
-        """The messages of the branch that is shown of which there are several versions, by key, each with the numbers of
-        all of them."""
+        """Return the messages of the visible branch that have several versions, by key, each with the numbers of all
+        versions."""
         tree = tree_of(connection, chat)
         if not tree.forks:
             return {}
@@ -189,7 +189,7 @@ class DatabaseBranches(Database):
 
     @writes
     def turn(self, connection: Connection, chat: str, number: int) -> bool:
-        """Shows the newest branch that has the message `number`, or the one that it answers. False without one."""
+        """Show the newest branch with message `number`, or with the one it answers. Return False if there is none."""
         found = "SELECT COALESCE(under, number) FROM web_message WHERE chat = :chat AND number = :number"
         own = run(connection, found, chat=chat, number=number).scalar()
         tree = tree_of(connection, chat)
@@ -202,10 +202,10 @@ class DatabaseBranches(Database):
 
     @writes
     def leave_out(self, connection: Connection, sid: str, turn: int, context: MessageContext) -> bool:
-        """Writes which turns of the session are not on the branch of the message that is answered by `turn`, before that
-        begins. A turn of no person's message gets the last one that is shown to follow, and replies to it. An earlier
-        message of the branch that was answered only together with one beside it is answered once more, with this one.
-        False if nothing had to be written: what was loaded is right."""
+        """Record which turns of the session are not on the branch of the message that `turn` answers, before the
+        turn begins. A turn without a user's message follows the last visible one and replies to it. An earlier
+        message of the branch that was only answered together with one of another branch is answered again, with this
+        one. Return False if nothing was written, so what was loaded is correct."""
         tree, chat = tree_of(connection, context.chat.id), context.chat.id
         if not tree.forks:
             return False
@@ -230,8 +230,8 @@ class DatabaseBranches(Database):
 
 
 def _of_turns(tree: BranchTree, between: Sequence[Gap], turn: int, turns: Mapping[str, Sequence[int]]) -> list[Gap]:
-    """The gaps between messages as numbers of turns: the first that is left out, and the first behind it that is not. A
-    turn whose message is not known follows the turn before it."""
+    """Convert gaps between messages into turn numbers: the first skipped turn, and the first one after it that is
+    not skipped. A turn whose message is unknown follows the turn before it."""
     beside = {it.key for it in tree.own if is_in(it.number, between)}
     out: dict[int, bool] = {}
     for key in (it.key for it in tree.own):
@@ -248,7 +248,7 @@ def _of_turns(tree: BranchTree, between: Sequence[Gap], turn: int, turns: Mappin
 
 
 def _follow(connection: Connection, sid: str, turn: int, key: str) -> bool:
-    """Has a turn without a message of its own follow this one. False if it does already."""
+    """Make a turn without its own message follow this one. Return False if it does already."""
     if (row := run(connection, _BODY, turn=turn).first()) is None:
         return False
     inbound = inbound_json.validate_json(row.body)
@@ -261,8 +261,8 @@ def _follow(connection: Connection, sid: str, turn: int, key: str) -> bool:
 
 
 def _write(connection: Connection, sid: str, turn: int, gaps: Sequence[Gap]) -> bool:
-    """Each turn begins with the gaps of the one before it, so only other ones are written; an empty one says that it
-    has no gaps."""
+    """Write the gaps of a turn. Each turn inherits the gaps of the one before it, so only changes are written; an
+    empty gap means that it has none."""
     known = [tuple(row) for row in run(connection, f"{GAPS_OF.format(':turn')} ORDER BY first", sid=sid, turn=turn)]
     if known == (gaps := list(gaps) or [(0, 0)]) or (not known and gaps == [(0, 0)]):
         return False
@@ -278,7 +278,7 @@ def _is_lost(turns: Sequence[int], gaps: Sequence[Gap]) -> bool:
 
 
 def _join(connection: Connection, turn: int, chat: str, keys: Sequence[str]) -> bool:
-    """Has the turn answer these messages as well. False if it does already."""
+    """Add these messages to those that the turn answers. Return False if it has them already."""
     body = run(connection, _BODY, turn=turn).scalar()
     inbound: Inbound | None = inbound_json.validate_json(body) if body else None
     known = {it.message_id for it in inbound.contexts} if inbound else set(keys)

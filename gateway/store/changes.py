@@ -1,9 +1,10 @@
-"""Changes to accepted messages: recalls, edits and summaries. A recall removes a message's words everywhere, in one commit.
+"""Changes to accepted messages: recalls, edits and summaries.
 
-The message may wait, or be answered, alone or with others; it may have been answered again, quoted, overheard, summarised,
-noted and indexed. The answer that a turn gave to it goes too; other people's words in the same turn stay. The sessions
-concerned are locked and get a new revision: a turn that has read the old one writes nothing more that it made from it
-(`Revised`), and continues with what is left. Sent messages stay on the platform, and approved calls have run.
+A recall removes a message's text everywhere, in one commit. The message may be waiting or answered, alone or with
+others; it may have been answered again, quoted, overheard, summarised, noted and indexed. A turn's answer to it is
+removed too; other users' text in the same turn stays. The affected sessions are locked and get a new revision: a turn
+that has read the old one writes nothing more that is based on it (`Revised`), and continues with what is left. Sent
+messages stay on the platform, and approved calls have run.
 """
 
 from collections.abc import Iterable, Sequence
@@ -45,7 +46,7 @@ _COPYING_TASKS = "UPDATE task SET result = '' WHERE sid IN :sids RETURNING id"
 _RUNS = """
 SELECT id, sid, body, status, dedupe FROM inbox WHERE dedupe >= :first AND dedupe < :end AND body <> ''
 """
-"""The runs of a reminder, also those that wait, by their dedupe keys."""
+"""The runs of a reminder, including waiting ones, by dedupe key."""
 _QUOTING = """
 SELECT DISTINCT s.message FROM spoken q JOIN spoken s ON s.sid = q.sid AND s.seq = q.seq AND s.how = 'said'
 WHERE q.message IN :messages AND q.sid = :sid AND q.how = 'quoted'
@@ -74,7 +75,8 @@ SELECT id, body FROM inbox WHERE body LIKE :named AND id IN (
     UNION SELECT id FROM inbox WHERE sid IN :sids AND status = {InboxStatus.WAITING:d}
 ) ORDER BY id
 """
-"""Rows that may name a message: itself, what was answered with it or quoted it, copies of it, and what waits."""
+"""Rows that may refer to a message: itself, what was answered with it or quoted it, copies of it, and what is
+waiting."""
 _CHATTER = "DELETE FROM chatter WHERE chat = :chat AND message = :message"
 _UNTIL = "COALESCE((SELECT min(turn) FROM mark WHERE sid = :sid AND kind = 'new' AND turn >= :turn), :never)"
 SUMMARIES = f"DELETE FROM mark WHERE sid = :sid AND kind = 'summary' AND turn >= :turn AND turn <= {_UNTIL}"
@@ -83,7 +85,7 @@ UPDATE note SET text = '' WHERE sid = :sid AND text <> '' AND turn >= :turn AND 
 RETURNING sender, agent, number
 """
 _SHOWN = "SELECT DISTINCT sid, seq, 0 AS parts FROM spoken WHERE person = :person AND direct = 1 AND turn >= :turn"
-"""The places of notes beside a person's own messages."""
+"""The positions of notes that were shown with a user's own messages."""
 ROWS = "SELECT seq, kind, content FROM transcript WHERE turn = :turn AND kind <> 'final' ORDER BY seq"
 _OTHERS = """
 SELECT 1 FROM transcript t WHERE t.turn = :turn AND t.kind IN ('user', 'steered') AND (
@@ -91,7 +93,7 @@ SELECT 1 FROM transcript t WHERE t.turn = :turn AND t.kind IN ('user', 'steered'
     OR NOT EXISTS (SELECT 1 FROM spoken s WHERE s.sid = t.sid AND s.seq = t.seq AND s.parts > 0)
 )
 """
-"""Words of other people in the turn, or of the gateway itself."""
+"""Text of other users in the turn, or of the gateway itself."""
 _UNDO = """
 INSERT INTO mark (sid, kind, turn, content, at) VALUES (:sid, 'undone', :turn, 'recalled', :at) ON CONFLICT DO NOTHING
 """
@@ -99,14 +101,14 @@ _FORGET_TASKS = """
 UPDATE task SET state = 'recalled', ended = COALESCE(ended, :at), title = '', result = ''
 WHERE sid = :sid OR (parent = :sid AND turn = :turn)
 """
-"""A task's words come from those that asked for it."""
+"""A task's text comes from the messages that asked for it."""
 _SENT = "SELECT id, status, payload FROM outbox WHERE turn = :turn"
 _BLANK = f"""
 UPDATE outbox SET payload = :payload, poll = NULL,
     reason = CASE status WHEN {OutboxStatus.QUEUED:d} THEN '{RECALLED}' ELSE reason END,
     status = CASE WHEN {TO_SEND} AND NOT :replaces THEN {OutboxStatus.SENT:d} ELSE status END WHERE id = :id
 """
-"""A part that takes the place of an unfinished answer is still sent: without words it takes that away."""
+"""A part that replaces a draft is still sent: without text it removes the draft."""
 _LAYERLESS = "UPDATE layer SET content = :content, prompt = '', tools = '', route = '' WHERE turn = :turn"
 _UNANSWERED = f"""
 SELECT count(CASE WHEN reason = '{RECALLED}' THEN 1 END) > 0 AND count(CASE WHEN reason IS NULL THEN 1 END) = 0
@@ -116,8 +118,8 @@ FROM outbox WHERE turn = :turn AND part >= 0
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Recall:
-    """The findings of a recall: the conversations, the turns that answered the message, and those among them whose answer
-    to others is never sent. `number` is the message's own, 0 if only overheard."""
+    """The result of a recall: the conversations, the turns that answered the message, and those among them whose
+    answer to others is never sent. `number` is the message's own, 0 if it was only overheard."""
 
     state: TurnState
     number: int = 0
@@ -130,7 +132,7 @@ class Recall:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Changed:
-    """A message and the turn that answers it."""
+    """A changed message and the turn that answers it."""
 
     sid: str
     turn: int
@@ -140,7 +142,8 @@ class Changed:
 class DatabaseChanges(Database):
     @writes
     def recall(self, connection: Connection, name: str, chat: str, message: str, at: float) -> Recall | None:
-        """Removes the message with this dedupe key and id from `channel:account:chat`; idempotent. None if it is unknown."""
+        """Remove the message with this dedupe key and id from `channel:account:chat`. Idempotent. Return None if it
+        is unknown."""
         own = run(connection, FOUND, name=name).first()
         heard = run(connection, _CHATTER, chat=chat, message=message).rowcount
         home = conversation(own.sid) if own else ""
@@ -194,12 +197,13 @@ class DatabaseChanges(Database):
 
     @writes
     def wipe(self, connection: Connection, sid: str, turn: int, at: float, *, ended: bool) -> None:
-        """Remove what a turn made of a message that was taken back. Before it has `ended`: all but what ends it."""
+        """Remove what a turn derived from a recalled message. Before the turn has `ended`, keep the row that ends
+        it."""
         _wipe(connection, sid, turn, at, ended=ended)
 
     @writes
     def summarise(self, connection: Connection, sid: str, mark: SessionMark, revision: int) -> bool:
-        """Replaces turns by a summary. Returns False if the conversation has changed since it was read."""
+        """Replace turns by a summary. Return False if the conversation was revised since it was read."""
         if not memory.holds(connection, sid, revision):
             return False
         run(connection, MARK, sid=sid, **mark.row)
@@ -207,8 +211,8 @@ class DatabaseChanges(Database):
 
     @writes
     def edit(self, connection: Connection, name: str, sender: str, text: str) -> Changed | None:
-        """Changes the text of a waiting message. Returns None if it has another sender, is a command or a pairing
-        request, whose words are not kept, or has this text already."""
+        """Change the text of a waiting message. Return None if it has another sender, if its text is not stored (a
+        command or a pairing request), or if the text is the same."""
         if (row := run(connection, FOUND, name=name).first()) is None:
             return None
         inbound = inbound_json.validate_json(row.body)
@@ -221,8 +225,8 @@ class DatabaseChanges(Database):
 
 
 def forget_made(connection: Connection, sid: str, turn: int, at: float, *, revised: Iterable[str] = ()) -> None:
-    """Remove the summaries and notes that were made of a conversation since a turn, and what repeats these notes.
-    `revised` are conversations that have a new revision already."""
+    """Remove the summaries and notes derived from a conversation since a turn, and what repeats those notes.
+    `revised` are conversations with a new revision already."""
     names: dict[str, Any] = {"sid": sid, "turn": turn, "never": NEVER}
     run(connection, SUMMARIES, **names)
     for note in run(connection, NOTES, **names).all():
@@ -237,8 +241,8 @@ def forget_made(connection: Connection, sid: str, turn: int, at: float, *, revis
 
 
 def withdraw_copies(connection: Connection, sources: Iterable[str], *, since: int, at: float) -> set[tuple[str, int]]:
-    """Remove what repeats these texts, and what repeats that in turn: results of tools, and runs of reminders. Returns the
-    conversations and turns that held it. `since` is the first turn that may."""
+    """Remove what repeats these texts, directly or through other copies: tool results and runs of reminders. Return
+    the affected conversations and turns. `since` is the first turn that may have copies."""
     seen, copying = set[str](), set[tuple[str, int]]()
     while wanted := sorted(set(sources) - seen):
         seen.update(wanted)
@@ -259,7 +263,8 @@ def withdraw_copies(connection: Connection, sources: Iterable[str], *, since: in
 
 
 def _withdraw_result(connection: Connection, row: Any, *, asks: bool) -> None:
-    """Remove a result's content. `asks`: its call may name what it looked for, so its arguments go as well."""
+    """Remove a result's content. `asks`: its call may contain the search terms, so its arguments are removed as
+    well."""
     place = {"sid": row.sid, "seq": row.seq}
     content = run(connection, "SELECT content FROM transcript WHERE sid = :sid AND seq = :seq", **place).scalar()
     left = "{}"
@@ -289,7 +294,7 @@ def _withdraw_call(connection: Connection, row: Any, call_id: str) -> None:
 
 
 def _withdraw_run(connection: Connection, sid: str, turn: int, at: float) -> None:
-    """Remove the words of a reminder's run; one that has not ended is left to its end, which finds it recalled."""
+    """Remove the text of a reminder's run. A run that has not ended is left to its end, which finds it recalled."""
     for row in run(connection, _SAID_IN, sid=sid, turn=turn).all():
         withdraw(connection, row)
     if not run(connection, f"SELECT 1 FROM inbox WHERE id = :turn AND {WAITS}", turn=turn).first():
@@ -297,8 +302,8 @@ def _withdraw_run(connection: Connection, sid: str, turn: int, at: float) -> Non
 
 
 def forget_reminders(connection: Connection, turns: Sequence[int], at: float) -> set[tuple[str, int]]:
-    """Delete the reminders that were asked for in these turns, and the words of their runs. Returns the conversations and
-    turns of the runs, and those that repeat the reminders."""
+    """Delete the reminders that were created in these turns, and the text of their runs. Return the conversations
+    and turns of the runs, and those that repeat the reminders."""
     ids = later.forget_asked(connection, turns)
     found = set[tuple[str, int]]()
     for id_ in ids:
@@ -318,8 +323,8 @@ def forget_reminders(connection: Connection, turns: Sequence[int], at: float) ->
 
 
 def uploads_of(connection: Connection, sid: str, message: str, facts: Sequence[Any]) -> set[str]:
-    """The files of a message as sources. A command sees all files of its conversation, so its output counts for any of
-    them; `facts` are the places of the message, of which one shows whether it had files."""
+    """Return the files of a message as sources. A command can read all files of its conversation, so its output may
+    repeat any of them; `facts` are the rows of the message, one of which shows whether it had files."""
     folder, name = folder_name(sid), tag(message)
     held = "SELECT 1 FROM transcript WHERE sid = :sid AND seq = :seq AND content LIKE :named"
     names = {"named": f"%{UPLOADS}/{name}/%"}
@@ -328,13 +333,13 @@ def uploads_of(connection: Connection, sid: str, message: str, facts: Sequence[A
 
 
 def quoting_of(connection: Connection, sid: str, messages: Sequence[str]) -> Sequence[str]:
-    """The messages of a conversation that quoted one of these."""
+    """Return the messages of a conversation that quoted one of these."""
     return list(run(connection, _QUOTING, sid=sid, messages=list(messages)).scalars())
 
 
 def _wipe(connection: Connection, sid: str, turn: int, at: float, *, keeping: bool = False, ended: bool = True) -> None:
-    """Remove what a turn has made of a message that was taken back: answers, calls and results. `keeping`: others' words
-    stay in the history, with a line in the place of the answer; else the whole turn leaves it, once it has `ended`."""
+    """Remove what a turn derived from a recalled message: answers, calls and results. `keeping`: other users' text
+    stays in the history, with a placeholder for the answer; otherwise the whole turn is removed once it has `ended`."""
     rows = run(connection, ROWS, turn=turn).all()
     memory.forget_turn(connection, sid, turn, [row.content for row in rows if row.kind != "toolResult"])
     answers = [row.seq for row in rows if row.kind == "assistant"]
@@ -356,7 +361,8 @@ def _wipe(connection: Connection, sid: str, turn: int, at: float, *, keeping: bo
 
 
 def without(inbound: Inbound, message: str) -> Inbound:
-    """The inbox's message without that one. An approval's outcome loses the words alone, for what was approved has run."""
+    """Return the inbox message without that one. An approval's outcome only loses the text, because the approved
+    call has run."""
 
     def unquoting(context: MessageContext) -> MessageContext:
         quotes = context.reply_to is not None and context.reply_to.message_id == message
@@ -372,7 +378,8 @@ def without(inbound: Inbound, message: str) -> Inbound:
 
 
 def withdraw(connection: Connection, fact: Any) -> bool:
-    """The message leaves its row of the transcript; what cannot be read goes whole. False if it had left before."""
+    """Remove the message from its transcript row; an unreadable row is removed entirely. Return False if it was
+    removed before."""
     place = {"sid": fact.sid, "seq": fact.seq}
     content: str | None = run(
         connection, "SELECT content FROM transcript WHERE sid = :sid AND seq = :seq", **place
@@ -402,7 +409,7 @@ def withdraw(connection: Connection, fact: Any) -> bool:
 
 
 def _rewrite(connection: Connection, row: Any, inbound: Inbound) -> bool:
-    """Let a row of the inbox have this message. False if it is the one it has."""
+    """Update an inbox row with this message. Return False if it is unchanged."""
     body = inbound_json.dump_json(inbound).decode()
     if is_new := bool(body != row.body):
         run(connection, "UPDATE inbox SET body = :body WHERE id = :id", body=body, id=row.id)
@@ -410,7 +417,7 @@ def _rewrite(connection: Connection, row: Any, inbound: Inbound) -> bool:
 
 
 def _is_in(sid: str, chat: str) -> bool:
-    """True if a conversation is of `channel:account:chat`."""
+    """Return whether a conversation belongs to `channel:account:chat`."""
     with suppress(ValueError):
         return session_parts(sid).place == chat
     return False

@@ -37,22 +37,22 @@ SELECT body FROM inbox i WHERE sid = :sid AND status = {InboxStatus.WAITING:d} A
 AND NOT EXISTS (SELECT 1 FROM transcript t WHERE t.turn = i.id AND t.kind = 'user')
 """
 KEPT_MAX = HISTORY_MAX + 1
-"""The messages that are kept of a chat: one more than a turn may read, so that it knows that earlier ones are missing."""
+"""Messages kept per chat: one more than a turn may read, so that it can tell that earlier ones are missing."""
 VOTES_MAX = 200
-"""The votes that are kept of a chat."""
+"""Votes kept per chat."""
 VOTES = "votes "
-"""The prefix of the thread under which votes are kept, so that neither they nor the talk push the other out."""
+"""The prefix of the thread that stores votes, so that votes and messages do not evict each other."""
 _HELD = "SELECT 1 FROM chatter WHERE chat = :chat AND thread = :thread AND message = :message"
 REACTION = "reaction "
-"""Prefix of the kind of a mark that holds a reaction to an answer; the person follows."""
+"""The kind prefix of a mark that holds a reaction to an answer; the user follows."""
 _MARK = """
 INSERT INTO mark (sid, kind, turn, content, at) VALUES (:sid, :kind, :turn, :content, :at)
 ON CONFLICT (sid, kind, turn) DO UPDATE SET content = excluded.content, at = excluded.at
 """
 LANGUAGE = "language "
-"""The prefix of a mark's kind, if the mark says in which language a person is answered in a chat; the person follows."""
+"""The kind prefix of a mark that holds a user's language in a chat; the user follows."""
 LANGUAGE_SECONDS = 365 * 24 * 3600.0
-"""The age at which the language of a person who writes no more is deleted."""
+"""The age at which the language of an inactive user is deleted."""
 _LANGUAGES = f"turn = 0 AND kind >= 'language' AND kind < 'languagf' AND kind LIKE '{LANGUAGE}%'"
 _LANGUAGE = f"""
 SELECT content FROM mark WHERE turn = 0 AND kind = :kind OR sid = :sid AND {_LANGUAGES}
@@ -64,7 +64,7 @@ message_json: TypeAdapter[MessageContext] = TypeAdapter(MessageContext)
 class DatabaseChatter(Database):
     @writes
     def keep(self, connection: Connection, context: MessageContext, at: float) -> None:
-        """Keeps it once, however often it is delivered."""
+        """Store a message once. Idempotent."""
         place = _place(context)
         row = {"message": context.message_id, "sender": sender_of(context), "at": at}
         run(connection, _KEEP, **place, **row, body=message_json.dump_json(context).decode())
@@ -74,7 +74,8 @@ class DatabaseChatter(Database):
     def since(
         self, connection: Connection, sid: str, context: MessageContext, *, turn: int, until: float, limit: int
     ) -> Sequence[MessageContext]:
-        """Returns the newest `limit` messages, oldest first, that the session's last turn before `turn` could not know."""
+        """Return the newest `limit` messages, oldest first, that arrived after the session's last turn before
+        `turn`."""
         place = {"chat": chat_of(context), "thread": context.chat.thread or ""}
         rows = run(connection, _SINCE, **place, sid=sid, turn=turn, until=until, limit=limit).all()
         return [message_json.validate_json(row.body) for row in reversed(rows)]
@@ -83,14 +84,14 @@ class DatabaseChatter(Database):
     def votes_since(
         self, connection: Connection, sid: str, context: MessageContext, *, turn: int, until: float
     ) -> Sequence[MessageContext]:
-        """Return the votes that the session's last turn before `turn` could not know, oldest first."""
+        """Return the votes that arrived after the session's last turn before `turn`, oldest first."""
         place = {"chat": chat_of(context), "thread": VOTES + (context.chat.thread or "")}
         rows = run(connection, _SINCE, **place, sid=sid, turn=turn, until=until, limit=VOTES_MAX).all()
         return [message_json.validate_json(row.body) for row in reversed(rows)]
 
     @reads
     def holds(self, connection: Connection, context: MessageContext) -> bool:
-        """Return True if the message is kept."""
+        """Return whether the message is stored."""
         return run(connection, _HELD, **_place(context), message=context.message_id).scalar() is not None
 
     @reads
@@ -100,24 +101,25 @@ class DatabaseChatter(Database):
 
     @writes
     def forget(self, connection: Connection, chat: str, message: str) -> bool:
-        """Deletes a message of `channel:account:chat`. True if there was one."""
+        """Delete a message of `channel:account:chat`. Return whether there was one."""
         gone = "DELETE FROM chatter WHERE chat = :chat AND message = :message"
         return run(connection, gone, chat=chat, message=message).rowcount > 0
 
     @writes
     def react(self, connection: Connection, sid: str, turn: int, person: str, emoji: str, at: float) -> None:
-        """A 👍 or 👎 on the answer of a turn; the newest of each `channel:account:person`."""
+        """Store a 👍 or 👎 on a turn's answer; the newest per `channel:account:person` counts."""
         content = orjson.dumps({"by": person, "emoji": emoji}).decode()
         run(connection, _MARK, sid=sid, kind=REACTION + person, turn=turn, content=content, at=at)
 
     @writes
     def speak(self, connection: Connection, chat: str, person: str, language: str, at: float) -> None:
-        """Keeps in which language a `channel:account:person` is answered in the chat of that id."""
+        """Store the language of `channel:account:person` in the chat with that id."""
         run(connection, _MARK, sid=chat, kind=LANGUAGE + person, turn=0, content=language, at=at)
 
     @reads
     def language(self, connection: Connection, chat: str, person: str) -> str | None:
-        """Return the person's own language in the chat, else in their newest other chat, else of others in this chat."""
+        """Return the user's language in the chat, else in their newest other chat, else that of other users in this
+        chat."""
         found: str | None = run(connection, _LANGUAGE, sid=chat, kind=LANGUAGE + person).scalar()
         return found
 

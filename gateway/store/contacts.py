@@ -1,10 +1,9 @@
-"""The contacts of pairing: people who wait with a code, people who were approved, and wrong codes.
+"""The contacts of pairing: users who wait with a code, approved users, and wrong codes.
 
-A row is one person at one channel account. It has a code's hash while the person waits, and the approver once they may
-write. A row with neither (a revocation) keeps them from getting a new code within the time of the first.
-`Store.contact_state` looks a person up with one indexed read; everything here is rare.
-
-A code is `XXXX-XXXX`, which people copy by hand; only its hash is kept.
+A row is one user at one channel account. It has a code's hash while the user waits, and the approver once they may
+write. A row with neither (a revocation) blocks a new code until the time of the first has passed. `Store.contact_state`
+looks a user up with one indexed read; everything here is rare. A code is `XXXX-XXXX`, which users copy by hand; only
+its hash is stored.
 """
 
 import hashlib
@@ -25,7 +24,7 @@ TRIES_MAX = 10
 TRIES_SECONDS = 3600.0
 COMMAND_LINE = "command line"
 APPROVED = "paired"
-"""The command of the message that has a person notified."""
+"""The command of the message that notifies an approved user."""
 
 _FORGET_OLD = """
 DELETE FROM contact WHERE channel = :channel AND account = :account AND approved_by IS NULL
@@ -40,7 +39,7 @@ SELECT :channel, :account, :person, :turn, :code, :at, CAST(:name AS TEXT) WHERE
 ON CONFLICT (channel, account, person) DO UPDATE SET code = excluded.code, name = COALESCE(excluded.name, contact.name)
 WHERE contact.turn = excluded.turn AND contact.code IS NOT NULL RETURNING turn
 """
-"""Counts once for each request; the same one counts again."""
+"""Count once per request; repeating the same request is allowed."""
 _REMIND = """
 UPDATE contact SET reminded = :turn WHERE channel = :channel AND account = :account AND person = :person
 AND approved_by IS NULL AND code IS NOT NULL AND COALESCE(reminded, :turn) = :turn RETURNING COALESCE(told, 0) AS told
@@ -81,7 +80,8 @@ RETURNING {_COLUMNS}
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Contact:
-    """`turn` is the message that got them a code and `asked` its time; both are None if they were approved without one."""
+    """A contact. `turn` is the message that got them a code and `asked` its time; both are None if they were
+    approved without one."""
 
     channel: str
     account: str
@@ -91,13 +91,13 @@ class Contact:
     approved_by: str | None
     approved_at: float | None
     called: str | None
-    """The person's name on the platform when they asked: shown, never compared."""
+    """The user's display name when they asked: shown, never compared."""
     owner: int
-    """1 for a person whom a claim code made an owner."""
+    """1 for a user whom a claim code made an owner."""
 
     @property
     def name(self) -> str:
-        """The form that the command line takes."""
+        """The form that the command line accepts."""
         return contact_name(self.channel, self.account, self.person)
 
 
@@ -123,8 +123,8 @@ class DatabaseContacts(Database):
         at: float,
         name: str | None = None,
     ) -> bool:
-        """Lets a stranger wait with a code's hash, unless they do already or too many do. True again for the same
-        undecided `turn`."""
+        """Create a pending pairing request with a code's hash, unless one exists or too many are pending.
+        Idempotent: True again for the same undecided `turn`."""
         names = {"channel": channel, "account": account, "since": at - PAIRING_SECONDS}
         lock(connection, Lock.STRANGERS, f"{channel}:{account}")  # or two could both be the third
         run(connection, _FORGET_OLD, **names)
@@ -133,8 +133,8 @@ class DatabaseContacts(Database):
 
     @writes
     def redeem(self, connection: Connection, code: str, *, by: str, turn: int, at: float) -> Redeemed:
-        """Tries the code that `by` gave in message `turn`; the same message has the same result again. After too many
-        wrong ones in a while, no code of this person is looked at any more."""
+        """Redeem the code that `by` sent in message `turn`. Idempotent per message. After too many wrong codes, no
+        code of this user is checked for a while."""
         lock(connection, Lock.CODES, by)
         names = {"by": by, "turn": turn}
         row = run(connection, f"{_DECIDED} AND approved_by = :by", **names).mappings().first()
@@ -153,8 +153,8 @@ class DatabaseContacts(Database):
     def decide(
         self, connection: Connection, asked: int, decision: Decision, *, by: str, turn: int | None, at: float
     ) -> tuple[Contact, Delivery | None] | None:
-        """Lets in or refuses the person whose request is message `asked`; None if they no longer wait. The same message
-        `turn` has the same result again; the page has none."""
+        """Approve or deny the pairing request of message `asked`; None if they are no longer waiting. Idempotent per
+        `turn`, which the page does not have."""
         names = {"by": by, "turn": turn, "at": at, "asked": asked}
         statement = _APPROVE_ASKED if decision == "let in" else _REFUSE
         again = run(connection, f"{_DECIDED} AND turn = :asked", **names).mappings().first()
@@ -165,12 +165,13 @@ class DatabaseContacts(Database):
 
     @writes
     def told(self, connection: Connection, turn: int, at: float) -> None:
-        """Records that the owners have heard of the request that is message `turn`."""
+        """Record that the owners were notified of the request in message `turn`."""
         run(connection, "UPDATE contact SET told = :at WHERE turn = :turn AND told IS NULL", turn=turn, at=at)
 
     @writes
     def remind(self, connection: Connection, channel: str, account: str, person: str, *, turn: int) -> float | None:
-        """The time at which owners heard of a person who waits, 0 if they did not; None if message `turn` gets no line."""
+        """Return when the owners were notified of a waiting user, 0 if they were not; None if message `turn` gets no
+        reminder."""
         names = {"channel": channel, "account": account, "person": person, "turn": turn}
         found: float | None = run(connection, _REMIND, **names).scalar()
         return found
@@ -181,17 +182,17 @@ class DatabaseContacts(Database):
 
     @reads
     def called(self, connection: Connection, people: Sequence[str]) -> Mapping[str, str]:
-        """Map people (`channel:id`) to the names that their platforms last gave them, as far as one did."""
+        """Map users (`channel:id`) to the last known names that their platforms reported."""
         return called(connection, people)
 
     @reads
     def listed(self, connection: Connection, since: float) -> Sequence[Contact]:
-        """Lists the people who wait and the people who were let in, the oldest first."""
+        """List waiting and approved users, oldest first."""
         return contacts(connection, since)
 
 
 def is_muted(connection: Connection, by: str, *, turn: int, at: float) -> bool:
-    """True if a person has given too many wrong codes in a while, not counting that of message `turn`."""
+    """Return whether a user has sent too many wrong codes recently, not counting the one in message `turn`."""
     run(connection, "DELETE FROM wrong_code WHERE at <= :since", since=at - TRIES_SECONDS)
     tried = "SELECT count(*) FROM wrong_code WHERE sender = :by AND turn <> :turn"
     return (run(connection, tried, by=by, turn=turn).scalar() or 0) >= TRIES_MAX
@@ -203,7 +204,7 @@ def count_wrong(connection: Connection, by: str, *, turn: int, at: float) -> Non
 
 
 def contacts(connection: Connection, since: float) -> list[Contact]:
-    """The people who may write, or who wait with a code that was given after `since`; the oldest first."""
+    """Return the users who may write, or who wait with a code issued after `since`; oldest first."""
     shown = f"""
     SELECT {_COLUMNS} FROM contact WHERE approved_by IS NOT NULL OR (code IS NOT NULL AND asked > :since)
     ORDER BY COALESCE(approved_at, asked), person
@@ -216,7 +217,7 @@ def called(connection: Connection, people: Sequence[str]) -> Mapping[str, str]:
 
 
 def approve_code(connection: Connection, code: str, *, at: float) -> list[Contact]:
-    """Approves the person with this code's hash, on the command line; empty if it is wrong or too old."""
+    """Approve the user with this code's hash, on the command line; empty if the code is wrong or expired."""
     names = {"code": code, "by": COMMAND_LINE, "turn": None, "at": at, "since": at - PAIRING_SECONDS}
     return _approved(connection, run(connection, _APPROVE_CODE, **names).mappings().all(), at)
 
@@ -224,7 +225,7 @@ def approve_code(connection: Connection, code: str, *, at: float) -> list[Contac
 def approve_person(
     connection: Connection, channel: str, person: str, accounts: Sequence[str], *, at: float
 ) -> list[Contact]:
-    """Approves a person at the accounts where they wait, or at the first one; empty if they may write there already."""
+    """Approve a user at the accounts where they wait, or at the first one; empty if they may write there already."""
     names = {"channel": channel, "person": person, "by": COMMAND_LINE, "at": at}
     rows = run(connection, _APPROVE_WAITING, **names, turn=None, accounts=list(accounts)).mappings().all()
     if not rows:
@@ -233,7 +234,7 @@ def approve_person(
 
 
 def _approved(connection: Connection, rows: Sequence[Any], at: float) -> list[Contact]:
-    """The people just approved, each with a notice in the inbox, which the next sweep finds."""
+    """Return the approved users, each with a notice in the inbox, which the next sweep finds."""
     found = [Contact(**row) for row in rows]
     for contact in found:
         if notice := _notice(connection, contact, at):
@@ -242,8 +243,8 @@ def _approved(connection: Connection, rows: Sequence[Any], at: float) -> list[Co
 
 
 def _notice(connection: Connection, contact: Contact, at: float) -> Delivery | None:
-    """Makes the internal message that notifies an approved person, the same each time. Returns None if their request is
-    erased: their chat is then unknown."""
+    """Build the internal message that notifies an approved user, deterministic per request. None if their request is
+    erased, because their chat is then unknown."""
     request = run(connection, "SELECT sid, body FROM inbox WHERE id = :turn AND body <> ''", turn=contact.turn).first()
     if request is None:
         return None
@@ -254,13 +255,13 @@ def _notice(connection: Connection, contact: Contact, at: float) -> Delivery | N
 
 
 def revoke(connection: Connection, channel: str, person: str, account: str) -> list[Contact]:
-    """Ends approvals and codes of a person, at every account if `account` is empty; returns the contacts."""
+    """Revoke approvals and codes of a user, at every account if `account` is empty. Return the contacts."""
     names = {"channel": channel, "person": person, "account": account}
     return [Contact(**row) for row in run(connection, _REVOKE, **names).mappings()]
 
 
 def forget(connection: Connection, channel: str, person: str) -> int:
-    """Deletes every row of a person and returns the count."""
+    """Delete every row of a user and return the count."""
     names = {"channel": channel, "person": person, "of": f"{channel}:{person}"}
     run(connection, "UPDATE contact SET approved_by = 'erased' WHERE approved_by = :of", **names)
     run(connection, "DELETE FROM claim WHERE owner = :of", **names)
@@ -274,7 +275,7 @@ HALF_CHARS = 4
 
 
 def new_code() -> str:
-    """38 random bits."""
+    """Return a new code of 38 random bits."""
     return written([secrets.choice(ALPHABET) for _ in range(2 * HALF_CHARS)])
 
 
@@ -283,7 +284,7 @@ def written(letters: list[str]) -> str:
 
 
 def hashed(code: str) -> str | None:
-    """The hash that is kept of a code, however a person has typed it; None if it cannot be one."""
+    """Return the stored hash of a code as typed; None if it cannot be a code."""
     plain = code.strip().upper().replace("-", "", 1)
     if len(plain) != 2 * HALF_CHARS or set(plain) - set(ALPHABET):
         return None

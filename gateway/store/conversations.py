@@ -1,9 +1,8 @@
-"""Sessions as people mean them, to be read: the turns of one chat with one agent, from one `/new` to the next.
+"""Sessions for the operator to read: the turns of one chat with one agent, from one `/new` to the next.
 
-A chat keeps its key for ever; a `new` mark ends one session and begins the next. The list of all
-sessions counts their turns and reads no text; `read` adds what the rows of one session say, of long ones only the end, which
-has the time. `names` tells the operator who is
-behind the ids.
+A chat keeps its key forever; a `new` mark ends one session and starts the next. The list of all sessions counts their
+turns without reading text; `read` adds the attributes of one session from its rows, for long ones only from the end,
+which has the time. `names` resolves ids to names.
 """
 
 import re
@@ -30,7 +29,7 @@ SELECT sid, begin, count(*) AS turns, max(turn) AS newest FROM (
     FROM transcript t WHERE t.kind = 'user' AND t.sid NOT LIKE '{CONTROL}%'
 ) AS turns GROUP BY sid, begin ORDER BY max(turn), sid
 """
-"""Finds the turns by the index `transcript_turns`, and counts them in the database: no text of any message is read."""
+"""Finds the turns by the index `transcript_turns` and counts them in the database, so no message text is read."""
 _ROWS = f"""
 SELECT kind, CASE WHEN kind = 'final' THEN content ELSE substr(content, length(content) - {_TAIL_CHARS}) END
     AS content
@@ -46,7 +45,7 @@ SELECT t.sid, t.content, COALESCE((
 ), (SELECT i.person FROM inbox i WHERE i.id = t.turn), '') AS person
 FROM transcript t WHERE t.kind = 'final'
 """
-"""A message stays in the inbox for seven days; after that only what a turn's transcript holds names its person."""
+"""A message stays in the inbox for seven days; after that only the turn's transcript names its sender."""
 _MARKS = (
     f"SELECT turn, kind, at, content FROM mark WHERE {_BETWEEN} AND kind NOT IN ('draft', 'under') ORDER BY turn, kind"
 )
@@ -54,8 +53,9 @@ _MARKS = (
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Session:
-    """The turns of `sid` above `after`, up to `until` if it has ended. Times are those of its first message and of its
-    last turn's end; `tokens` are input, cached too, and output. These are 0 before it was `read`."""
+    """The turns of `sid` above `after`, up to `until` if it has ended. `started` and `last` are the times of its
+    first message and of its last turn's end; `tokens` are input, including cached, and output. These are 0 before it
+    was `read`."""
 
     sid: str
     after: int
@@ -67,13 +67,13 @@ class Session:
 
     @property
     def id(self) -> str:
-        """A stable id, derived from the session's beginning."""
+        """A stable id, derived from the start of the session."""
         return sha256(f"{self.sid}\n{self.after}".encode(errors="surrogatepass")).hexdigest()[:12]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ModelBill:
-    """The share of one model in a turn; of all its models, without a name, in rows of version 1.0."""
+    """The share of one model in a turn; without a name the sum of all models, in rows of version 1.0."""
 
     model: str
     tokens: Mapping[str, int]
@@ -82,7 +82,7 @@ class ModelBill:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TurnBill:
-    """The tokens and money that a turn or a command took. `person` is `channel:id`, empty if unknown."""
+    """The tokens and cost of a turn or a command. `person` is `channel:id`, empty if unknown."""
 
     sid: str
     person: str
@@ -91,7 +91,7 @@ class TurnBill:
 
 
 def bills(connection: Connection) -> Iterator[TurnBill]:
-    """The bills of all turns that called a model."""
+    """Yield the bills of all turns that called a model."""
     for row in connection.execute(text(_BILLS).execution_options(yield_per=500)):
         if isinstance(final := _value(row.content), dict) and "tokens" in final:
             models = [
@@ -102,7 +102,7 @@ def bills(connection: Connection) -> Iterator[TurnBill]:
 
 
 def sessions(connection: Connection) -> list[Session]:
-    """Lists the sessions that have a turn, unread; the one with the newest message is at the end."""
+    """List the sessions that have a turn, unread; the one with the newest message is last."""
     beginnings: dict[str, list[int]] = defaultdict(list)
     for row in connection.execute(text(_BEGINNINGS)):
         beginnings[row.sid].append(row.turn)
@@ -115,7 +115,7 @@ def sessions(connection: Connection) -> list[Session]:
 
 
 def read(connection: Connection, session: Session) -> Session:
-    """The session with its times and tokens, from its messages and the ends of its turns."""
+    """Return the session with its times and tokens, from its messages and the ends of its turns."""
     started, last, tokens = 0.0, 0.0, 0
     for row in _rows(connection, _ROWS, session):
         at = 0.0
@@ -131,8 +131,7 @@ def read(connection: Connection, session: Session) -> Session:
 
 
 def entries(connection: Connection, session: Session) -> list[dict[str, Any]]:
-    """Lists the whole transcript: number of the turn, kind of the row, the row (parsed if it is JSON), and the speakers
-    in it."""
+    """List the whole transcript: turn number, kind, row (parsed if it is JSON) and speakers."""
     names: dict[int, dict[str, None]] = defaultdict(dict)
     for row in _rows(connection, _NAMES, session):
         names[row["seq"]][row["name"]] = None
@@ -140,7 +139,7 @@ def entries(connection: Connection, session: Session) -> list[dict[str, Any]]:
 
 
 def marks(connection: Connection, session: Session) -> list[dict[str, Any]]:
-    """The marks in it: what commands and compaction said of it, and people's reactions, but no drafts."""
+    """Return the marks of a session: those of commands and compaction, and users' reactions, but no drafts."""
     return list(_read(connection, _MARKS, session))
 
 
@@ -175,8 +174,8 @@ SELECT sid, body FROM inbox WHERE id IN (SELECT max(turn) FROM spoken WHERE how 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Names:
-    """`people` has the latest name of each by `channel:id`; `chats` a title by `channel:account:id`: of a group its own, of
-    a chat of the page its own, of any other who spoke there."""
+    """Display names. `people` has the latest name by `channel:id`; `chats` has a title by `channel:account:id`: a
+    group's or web conversation's own, otherwise the names of its speakers."""
 
     people: Mapping[str, str]
     chats: Mapping[str, str]
@@ -185,11 +184,11 @@ class Names:
         return self.people.get(id_ or "", "")
 
     def chat(self, sid: str) -> str:
-        """The title of a conversation's chat; empty without one."""
+        """Return the title of a conversation's chat; empty without one."""
         return self.place(session_parts(conversation(sid)).place)
 
     def place(self, place: str) -> str:
-        """Returns the title of the chat `channel:account:id`."""
+        """Return the title of the chat `channel:account:id`."""
         return self.chats.get(place, "")
 
 

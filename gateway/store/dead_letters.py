@@ -1,7 +1,8 @@
-"""Dead letters, to list and to replay: messages whose turn was given up, and reply parts that could not be delivered.
+"""Dead letters, to list and to replay: messages whose turn failed for good, and reply parts that could not be
+delivered.
 
-They serve the command line, with or without a running gateway, on either database. The next sweep finds a replayed one. A
-part keeps its idempotency key; a message becomes a new one, whose reply has other keys; its old turn stays.
+They serve the command line, with or without a running gateway, on either database. The next sweep picks up a replayed
+one. A part keeps its idempotency key; a message becomes a new one, whose reply has other keys, and its old turn stays.
 """
 
 import time
@@ -48,7 +49,7 @@ RETURNING sid, body, sender
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DeadLetter:
-    """`name` is what `replay` takes: `message-12` or `part-7`. `at` is when it was accepted or queued."""
+    """`name` is what `replay` accepts: `message-12` or `part-7`. `at` is when it was accepted or queued."""
 
     kind: Literal["message", "part"]
     number: int
@@ -64,13 +65,13 @@ class DeadLetter:
 
 
 def dead_letters(config: DatabaseConfig) -> list[DeadLetter]:
-    """The newest 1,000 of each kind, oldest first. Raises DatabaseUnusable."""
+    """Return the newest 1,000 of each kind, oldest first. Raises DatabaseUnusable."""
     with connected(config) as connection:
         return _found(connection)
 
 
 def replay(config: DatabaseConfig, names: Sequence[str]) -> list[str]:
-    """Queue these again; returns the names that are dead letters. Raises DatabaseUnusable."""
+    """Requeue these dead letters and return the names that exist. Raises DatabaseUnusable."""
     with connected(config) as connection:
         return [it.name for it in _found(connection) if it.name in names and _replay(connection, it)]
 

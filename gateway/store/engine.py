@@ -1,9 +1,9 @@
-"""The steps of the queue: a message in, a turn's journal, a reply out. Each is one transaction, on SQLite and PostgreSQL.
+"""The steps of the queue: accept a message, journal a turn, queue a reply. Each is one transaction, on SQLite and
+PostgreSQL.
 
-A write under an old epoch raises `Fenced`: another worker owns the chat. SQLite has one writer. On PostgreSQL a step that
-changes a chat locks the chat's row first and then reads the rest, so it sees what others committed before; a message that
-arrives also waits for those before it in its chat, and for its sender's, so that limits are exact with any number of
-replicas.
+A write under an old epoch raises `Fenced`: another worker owns the session. SQLite has one writer. On PostgreSQL a step
+that changes a session locks its row first and then reads the rest, so it sees earlier commits. A new message also waits
+for those before it in its chat and of its sender, so limits are exact with any number of replicas.
 """
 
 from collections.abc import Sequence
@@ -38,9 +38,9 @@ from gateway.store.tasks import TaskEnd, end_task
 
 class StoreEngine(Database):
     worker: str
-    """The name under which this process owns chats."""
+    """The name under which this process owns sessions."""
     claimable: str
-    """The statement that finds chats with work and no living owner."""
+    """The statement that finds sessions with work and no living owner."""
 
     @writes
     def accept(
@@ -175,7 +175,7 @@ class StoreEngine(Database):
 
     @writes
     def _close(self, connection: Connection, lease: Lease, part: OutboxPart, /, **outcome: Any) -> bool:
-        """Decide by the counter on the chat's own row, so that no message can slip in between."""
+        """Release by the counter on the session's own row, so that no message can be missed in between."""
         released = rows(connection, sql.RELEASE, **lease.row, part=part.id)
         rows(connection, sql.CLOSE_PART, part=part.id, **outcome)
         return bool(released)
@@ -195,14 +195,14 @@ class StoreEngine(Database):
 
     @writes
     def probe(self, connection: Connection) -> None:
-        """Prove that the database takes writes. Raises StoreUnavailable."""
+        """Prove that the database accepts writes. Raises StoreUnavailable."""
         rows(connection, sql.PROBE)
 
 
 def _refuse(
     connection: Connection, delivery: Delivery, turn: int, owner: str | None, *, noted: bool, rate: Rated | None
 ) -> Acceptance:
-    """Keep the keys of a message beyond a limit and answer it with a note, unless its burst has had one."""
+    """Keep the keys of a message beyond a limit, and answer it with a note unless its burst already had one."""
     if delivery.repeatable:
         rows(connection, sql.FREE_KEY, turn=turn)
     lease = None

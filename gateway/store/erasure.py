@@ -1,9 +1,9 @@
-"""Erase portions of sessions and the rows of a person, on either engine.
+"""Erase parts of sessions and the rows of a user, on either engine.
 
-A `Portion` names the turns and messages to erase; it is found before anything is deleted. A number is the inbox's and is
-never reused, so it names a turn in every table. An inbox row keeps its keys until they expire, but not its sender: a
-redelivery is still recognised. After the portions are found the sessions are claimed, then rows are deleted in many short
-transactions beside a running gateway. Deleted data is overwritten, and `scrub` empties SQLite's log.
+A `Portion` names the turns and messages to erase; all of them are found before anything is deleted. A number is the
+inbox's and is never reused, so it names a turn in every table. An inbox row keeps its keys until they expire, but not
+its sender, so a redelivery is still recognised. The sessions are then claimed, and rows are deleted in many short
+transactions next to a running gateway. Deleted data is overwritten, and `scrub` empties SQLite's log.
 """
 
 import re
@@ -45,12 +45,12 @@ _IS_COPY = """EXISTS (
     SELECT 1 FROM spoken e WHERE e.sid = s.sid AND e.message = s.message AND e.turn <= :after AND e.parts > 0
 )"""
 _MESSAGES = f"SELECT s.message FROM spoken s WHERE {_SPAN.format('s.turn')} AND s.parts > 0 AND NOT {_IS_COPY}"
-"""The messages of some turns; not those that they answer once more."""
+"""The messages of some turns, without those that they answer again."""
 _AGAIN = f"""
 SELECT DISTINCT turn FROM spoken WHERE sid = :sid AND turn > :until AND parts > 0 AND message <> ''
 AND message IN ({_MESSAGES.replace("sid IN :sids", "s.sid = :sid")})
 """
-"""The later turns that answer one of these messages once more, such as together with its neighbour on another branch."""
+"""Later turns that answer one of these messages again, for example on another branch."""
 _SAID = "SELECT sid, turn, message, direct FROM spoken WHERE person = :person AND how <> 'heard'"
 _SENT = "SELECT id, sid, turn, body FROM inbox WHERE person = :person"
 _COPIES = "SELECT id, sid, turn, body FROM inbox WHERE sid IN :sids AND again IS NOT NULL AND body LIKE :named"
@@ -58,9 +58,9 @@ _COPIES = "SELECT id, sid, turn, body FROM inbox WHERE sid IN :sids AND again IS
 
 @dataclass(kw_only=True, slots=True)
 class Portion:
-    """The part of a session to erase: turns by number and messages by id. `all_between`: every turn above one and up to
-    another, with settings and summaries; None for one person's messages in a group. `again` are later turns that
-    answer its messages once more. `direct`: only that person speaks there. `whole`: nothing is left there afterwards."""
+    """A part of a session to erase: turns by number and messages by id. `all_between`: every turn above one number
+    and up to another, with settings and summaries; None for one user's messages in a group. `again` are later turns
+    that answer its messages again. `direct`: only that user writes there. `whole`: nothing is left there afterwards."""
 
     sid: str
     numbers: set[int] = field(default_factory=set)
@@ -76,13 +76,13 @@ class Portion:
 
     @property
     def spans(self) -> list[tuple[int, int]]:
-        """Its turns that go whole, each from above one number up to another."""
+        """The turns to erase completely, each as a range above one number up to another."""
         return [*([self.all_between] if self.all_between else ()), *((it - 1, it) for it in self.again)]
 
 
 def spans_of(connection: Connection, sid: str, after: int, until: int | None) -> list[Portion]:
-    """All of a session between two turns, with the later ones that answer its messages once more, and of the tasks that
-    were asked for in them."""
+    """Return everything of a session between two turns, including later turns that answer its messages again and the
+    tasks started in them."""
     last = NEVER if until is None else until
     again = list(run(connection, _AGAIN, sid=sid, after=after, until=last).scalars())
     own = Portion(sid=sid, all_between=(after, last), again=again)
@@ -94,7 +94,7 @@ def spans_of(connection: Connection, sid: str, after: int, until: int | None) ->
 
 
 def portions_of(connection: Connection, channel: str, person: str) -> list[Portion]:
-    """Finds everything of a person: their own sessions, and the turns in groups that answer them."""
+    """Find everything of a user: their own sessions, and the turns in groups that answer them."""
     portions: dict[str, Portion] = {}
     named, who = f'%"id":{orjson.dumps(person).decode()}%', f"{channel}:{person}"
 
@@ -161,7 +161,8 @@ WHERE id IN :sids
 _CLOSE_GAPS = """
 DELETE FROM gap WHERE sid IN :sids AND NOT EXISTS (SELECT 1 FROM web_message WHERE chat = :chat AND follows IS NOT NULL)
 """
-"""The last branch of a conversation needs none: its messages say nothing of branches, so no turn would correct them."""
+"""The last branch of a conversation needs no gaps: its messages do not mention branches, so no turn would correct
+them."""
 _NOTICES = f"""
 SELECT id, body FROM inbox WHERE dedupe >= 'gateway:notice:' AND dedupe < 'gateway:notice;' AND body <> '' AND NOT {WAITS}
 """
@@ -172,8 +173,8 @@ _HEARD = f"{_BESIDE} how = 'heard' AND person IN :people"
 
 
 def claim(connection: Connection, portions: Sequence[Portion], *, served: bool) -> list[str]:
-    """Takes these sessions from their workers. Returns the sessions in use, whose workers are told to stop; if none is,
-    no turn of the portions runs any more. `served`: a gateway runs on the SQLite file."""
+    """Take these sessions from their workers. Return the sessions in use, whose workers are told to stop; if there
+    are none, no turn of the portions runs any more. `served`: a gateway runs on the SQLite file."""
     sids = sorted({sid for it in portions for sid in it.sids})
     held = run(connection, "UPDATE session SET pending = pending WHERE id IN :sids RETURNING id, owner", sids=sids)
     owners = {row.id: row.owner for row in held if row.owner is not None}
@@ -198,7 +199,7 @@ def claim(connection: Connection, portions: Sequence[Portion], *, served: bool) 
 
 
 def forget_turns(connection: Connection, portion: Portion, numbers: Sequence[int]) -> Counter[str]:
-    """A step: the rows of these turns; how many, by what they were."""
+    """Run one step: delete the rows of these turns and return the counts by kind."""
     names: dict[str, Any] = {"sids": portion.sids, "numbers": list(numbers)}
     removed: Counter[str] = Counter()
     _forget_copies(connection, numbers)
@@ -223,7 +224,7 @@ def forget_turns(connection: Connection, portion: Portion, numbers: Sequence[int
 
 
 def _forget_copies(connection: Connection, numbers: Sequence[int]) -> None:
-    """Remove what other turns repeat of these and of the files in them, and the reminders that were asked for in them."""
+    """Remove what other turns repeat of these turns and their files, and the reminders created in them."""
     at, since = time.time(), min(numbers, default=0)
     sources = set(map(turn_source, numbers))
     for row in run(connection, _WITH_FILES, numbers=list(numbers)).all():
@@ -233,8 +234,8 @@ def _forget_copies(connection: Connection, numbers: Sequence[int]) -> None:
 
 
 def forget_quotes(connection: Connection, portion: Portion, messages: Sequence[str]) -> None:
-    """Removes what others quoted of these messages, in one step. A quote is metadata, which nothing reads once its turn
-    has ended."""
+    """Remove what others quoted of these messages, in one step. A quote is metadata, which nothing reads once its
+    turn has ended."""
     quoting = run(connection, _QUOTED, sid=portion.sid, messages=list(messages)).all()
     for row in quoting:
         withdraw(connection, row)
@@ -248,8 +249,8 @@ def forget_quotes(connection: Connection, portion: Portion, messages: Sequence[s
 
 
 def forget_session(connection: Connection, portion: Portion) -> Counter[str]:
-    """Removes what does not stay of a session once its turns are gone. If others' turns stay, those that a summary stood
-    for are read again: it may have had the person's words."""
+    """Remove what else belongs to a session once its turns are gone. If other users' turns stay, summarised turns
+    are read again, because the summary may contain the user's text."""
     removed: Counter[str] = Counter()
     left = f"SELECT 1 FROM transcript WHERE sid = :sid UNION ALL SELECT 1 FROM inbox WHERE sid = :sid AND {WAITS}"
     portion.whole = run(connection, f"{left} LIMIT 1", sid=portion.sid).first() is None
@@ -280,7 +281,7 @@ def forget_session(connection: Connection, portion: Portion) -> Counter[str]:
 
 
 def forget_person(connection: Connection, channel: str, person: str) -> Counter[str]:
-    """Removes a person's data outside conversations, and their words that turns were given from groups."""
+    """Remove a user's data outside conversations, and their text that turns read from groups."""
     who, removed = f"{channel}:{person}", Counter[str]()
     scopes = run(connection, "SELECT DISTINCT scope FROM usage WHERE scope LIKE 'sender:%'").scalars()
     his = [it for it in scopes if is_of_person(it.removeprefix("sender:"), channel, person)]
@@ -309,7 +310,7 @@ def forget_person(connection: Connection, channel: str, person: str) -> Counter[
 
 
 def _forget_notices(connection: Connection, channel: str, person: str) -> int:
-    """Remove the notices that named a person to the owners: who waits, or who added the bot to a group."""
+    """Remove the notices to owners that named a user: one who was waiting, or who added the bot to a group."""
     name = re.compile(rf"(?<![\w-]){re.escape(channel)}:([^:`\s]+:)?{re.escape(person)}(?![\w-])")
     rows = run(connection, _NOTICES).all()
     turns = [row.id for row in rows if name.search(orjson.loads(row.body).get("arguments", ""))]
@@ -322,7 +323,7 @@ def _forget_notices(connection: Connection, channel: str, person: str) -> int:
 
 
 def _marks_of(connection: Connection, prefix: str, channel: str, person: str) -> list[str]:
-    """The kinds of marks that begin with `prefix` and name the person."""
+    """Return the kinds of marks with this prefix that name the user."""
     word = prefix.strip()
     kinds = run(
         connection,
@@ -334,8 +335,8 @@ def _marks_of(connection: Connection, prefix: str, channel: str, person: str) ->
 
 
 def forget_web(connection: Connection, portion: Portion) -> Counter[str]:
-    """A step: what the web chat shows of it, and the files in it. A conversation of which no agent remembers anything goes
-    whole. Empty once nothing is left to do."""
+    """Run one step: delete what the web chat shows of it, and its files. A conversation that no agent remembers is
+    deleted entirely. Empty once nothing is left."""
     chat, removed, files = session_parts(portion.sid).chat, Counter[str](), set[str]()
     found = run(connection, "SELECT id FROM session WHERE id LIKE :of", of=f"agent:%:web:%:{chat}").scalars().all()
     sids = [it for it in found if (session_parts(it).channel, session_parts(it).chat) == ("web", chat)]
@@ -366,7 +367,8 @@ SCRUB_SECONDS = 60.0
 
 
 def scrub(config: DatabaseConfig) -> None:
-    """Empty SQLite's log. A file from before deleted rows were overwritten is once rewritten. Raises DatabaseUnusable."""
+    """Empty SQLite's log. A file from before deleted rows were overwritten is rewritten once. Raises
+    DatabaseUnusable."""
     engine = create_engine(config.url, connect_args={"timeout": SCRUB_SECONDS})
     deadline = time.monotonic() + SCRUB_SECONDS
     try:

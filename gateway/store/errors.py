@@ -1,4 +1,4 @@
-"""A store's refusals, and the channel by which workers of a shared database wake each other."""
+"""The errors of a store, and the channel by which workers of a shared database wake each other."""
 
 import errno
 import shutil
@@ -12,10 +12,10 @@ from channels.bilingual import Bilingual, Outage
 NOTIFY_CHANNEL = "clawgate"
 """The channel on which the workers of a shared database wake each other."""
 ROOM_BYTES_MIN = 256 * 1024
-"""A disk with less room than that is full: SQLite reports some of its failed writes as faults of the disk."""
+"""A disk with less free space is full: SQLite reports some failed writes as disk errors."""
 
 DatabaseFault: TypeAlias = Literal["full", "disk", "read-only", "locked", "gone", "slow", "damaged", "broken"]
-"""The reasons for which a database takes no writes; `broken` is any that is not one of the others."""
+"""The reason that a database rejects writes; `broken` is any other one."""
 
 FAULTS: Collection[DatabaseFault] = get_args(DatabaseFault)
 _REASONS: Mapping[DatabaseFault, Bilingual] = {
@@ -80,7 +80,7 @@ _OF_SQLITE: Mapping[int, DatabaseFault] = {
     sqlite3.SQLITE_FULL: "full",
     sqlite3.SQLITE_CANTOPEN: "gone",
 }
-"""The faults by SQLite's primary result code, which an extended code has in its lowest byte."""
+"""The faults by SQLite's primary result code, the lowest byte of an extended code."""
 _OF_POSTGRESQL: Mapping[str, DatabaseFault] = {
     "53100": "full",
     "58030": "disk",
@@ -105,7 +105,7 @@ _OF_SYSTEM: Mapping[int, DatabaseFault] = {
 
 
 class StoreUnavailable(Exception):
-    """The database did not take the write; `fault` says why. Nothing was stored."""
+    """The database rejected the write; `fault` says why. Nothing was stored."""
 
     def __init__(self, reason: str, fault: DatabaseFault = "broken") -> None:
         super().__init__(reason)
@@ -113,21 +113,21 @@ class StoreUnavailable(Exception):
 
 
 class Fenced(Exception):
-    """This worker no longer owns the chat; its owner continues the work."""
+    """This worker no longer owns the session; its owner continues the work."""
 
 
 class Revised(Fenced):
-    """The conversation was changed since it was read, or the turn was stopped: it continues from the database."""
+    """The conversation was revised since it was read, or the turn was stopped: it continues from the database."""
 
 
 def outage_of(fault: DatabaseFault, at: str) -> Outage:
-    """Return the reason and the next step; `at` names the database as the operator knows it."""
+    """Return the reason and the next step; `at` names the database for the operator."""
     fix = _GONE_FILE if fault == "gone" and "://" not in at else _FIXES[fault]
     return Outage(fault, _REASONS[fault], fix.each(lambda it: it.replace("{at}", at)))
 
 
 def fault_of(error: BaseException, file: str | None = None) -> DatabaseFault:
-    """Return what an error of a driver, or of SQLAlchemy around it, means; `file` is the SQLite database."""
+    """Return the fault behind an error of a driver or of SQLAlchemy; `file` is the SQLite database."""
     error = getattr(error, "orig", None) or error
     if isinstance(error, sqlite3.Error):
         code = getattr(error, "sqlite_errorcode", None) or sqlite3.SQLITE_ERROR

@@ -1,7 +1,5 @@
-"""Files that the gateway keeps: those of agents, of programs and of what people upload to the web chat.
-
-A file outside a conversation, and an upload that is not sent, expires after a day.
-"""
+"""Files in the database: those of agents, of API clients, and uploads of the web chat. A file outside a
+conversation, and an upload that is not sent, expires after a day."""
 
 from collections.abc import Sequence
 from uuid import uuid4
@@ -15,14 +13,14 @@ from gateway.store.operations import Database, Lock, lock, reads, run, writes
 UNUSED_FILE_SECONDS = 24 * 3600
 _MARK = "@"
 PENDING = f"chat = '{_MARK}' || CAST(:pending_owner AS TEXT)"
-"""True of a person's upload that waits to be sent: no conversation's id begins so. An agent's file has NULL. It is no
-column, since replicas of two versions attach each other's uploads during an update."""
+"""True for a user's upload that is not sent yet: no conversation's id has this prefix. An agent's file has NULL. It
+is not a column, because replicas of two versions attach each other's uploads during an update."""
 
 
 class DatabaseFiles(Database):
     @writes
     def put(self, connection: Connection, file: File, at: float) -> StoredFile:
-        """Keeps an agent's file. It expires after a day outside a conversation."""
+        """Store an agent's file. It expires after a day outside a conversation."""
         _delete_expired(connection, at)
         return _insert(connection, file, at, chat=None)
 
@@ -30,7 +28,8 @@ class DatabaseFiles(Database):
     def upload(
         self, connection: Connection, file: File, at: float, *, bytes_max: int, owner: str = OPERATOR
     ) -> StoredFile | None:
-        """Keeps a person's file until it is sent, for a day. None if all that wait would be more than `bytes_max`."""
+        """Store a user's file until it is sent, for at most a day. None if all unsent files would exceed
+        `bytes_max`."""
         lock(connection, Lock.UPLOADS)
         _delete_expired(connection, at)
         if _waiting(connection, owner) + len(file.data) > bytes_max:
@@ -43,7 +42,7 @@ class DatabaseFiles(Database):
 
     @writes
     def discard(self, connection: Connection, key: str, owner: str = OPERATOR) -> bool:
-        """Forgets a person's upload. False if it is not there, or sent."""
+        """Delete a user's upload. Return False if it does not exist or was sent."""
         unsent = f"DELETE FROM file WHERE id = :key AND {PENDING}"
         return run(connection, unsent, key=key, pending_owner=owner).rowcount > 0
 
@@ -60,7 +59,7 @@ class DatabaseFiles(Database):
 
     @reads
     def piece(self, connection: Connection, key: str, at: int, size: int) -> bytes:
-        """Returns up to `size` bytes of a file from byte `at` on; empty if it is gone."""
+        """Return up to `size` bytes of a file from byte `at`; empty if it is gone."""
         part = "SELECT substr(data, :at, :size) FROM file WHERE id = :key"
         return bytes(run(connection, part, key=key, at=at + 1, size=size).scalar() or b"")
 

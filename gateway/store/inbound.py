@@ -1,4 +1,4 @@
-"""The inbox's record of a message: what it holds of one. Tokens and raw bodies are not kept."""
+"""The inbox's record of a message. Tokens and raw bodies are not stored."""
 
 from collections.abc import Sequence
 from contextlib import suppress
@@ -14,17 +14,17 @@ from channels.message import MessageContext, StoredFile
 
 ASK, OUTCOME, PRESSED, INTRODUCTION = "approval:ask", "approval:settled", "approval:press", "introduction"
 SAY = "say"
-"""The command of a message whose text the gateway sends as it is; no person's text is one."""
+"""The command of a message whose text the gateway sends verbatim; no user's text is one."""
 REPORT = "task:report"
-"""The command of the message that says how a task, or a background command, has ended; no person's text is one."""
+"""The command of the message that reports the end of a task or background command; no user's text is one."""
 MISSPELT = "misspelt"
-"""The command of a message that is nearly one."""
+"""The command of a message that is nearly a command."""
 NOTICE, UNHEARD = "owners:notice", "group:unheard"
 LOGIN_CARD, LOGIN_END = "login:card", "login:end"
 NOTICES = frozenset({ASK, OUTCOME, PRESSED, INTRODUCTION, NOTICE, LOGIN_CARD, LOGIN_END})
 """Commands of the gateway's own, for messages that it writes by itself; no person's text is one."""
 CALLER = "api"
-"""Names the maker of an answer that the program says an assistant gave."""
+"""The source of an answer that the API client says an assistant gave."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -35,14 +35,14 @@ class Earlier:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Caller:
-    """A program's additions to its message, kept with it: its system prompt, and the conversation so far. `earlier` is
-    empty if the gateway itself keeps the conversation."""
+    """The additions of an API client to its message, stored with it: its system prompt and the conversation so far.
+    `earlier` is empty if the gateway keeps the conversation."""
 
     instructions: str = ""
     earlier: tuple[Earlier, ...] = ()
 
     def turns(self, message_chars: int) -> Sequence[Sequence[Message]]:
-        """The conversation so far as history; each turn begins with a user's message."""
+        """Return the conversation so far as history; each turn begins with a user's message."""
         turns: list[list[Message]] = []
         for it in self.earlier:
             if it.role == "user":
@@ -61,12 +61,12 @@ class Caller:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Inbound:
-    """`command` is the gateway's command in the message, None if an agent answers it; `arguments` is the text behind it.
-    `replays` counts the replays, and is part of the reply's idempotency key. `together` are the messages that a `/retry`
-    answers again, in order; empty for this one alone. `approval` is the id of a decision with which the gateway itself
-    continues the conversation. `event` is the platform's event as received, without its tokens: JSON, empty if it is not
-    kept. `asked` is a program's additions. `recalled`: its sender has taken it back, and its words are gone. `files` go
-    with a text that the gateway sends as it is."""
+    """A message in the inbox. `command` is the gateway's command in the message, None if an agent answers it;
+    `arguments` is the text after it. `replays` counts the replays and is part of the reply's idempotency key.
+    `together` are the messages that a `/retry` answers again, in order; empty for this one alone. `approval` is the
+    id of a decision with which the gateway itself continues the conversation. `event` is the platform's event as
+    received, without its tokens: JSON, empty if it is not stored. `asked` is what an API client added. `recalled`:
+    its sender recalled it, and its text is gone. `files` are sent with a text that the gateway sends verbatim."""
 
     agent: str
     context: MessageContext
@@ -95,8 +95,8 @@ class LoadedBody(str):
 
 
 def inbound_of(body: str) -> Inbound:
-    """Parses the message in an inbox row's body. A loaded row keeps the result, since it is read several times. A cache
-    of the process could grow with every body, and would hold what was taken back or erased."""
+    """Parse the message in an inbox row's body. A loaded row caches the result, because it is read several times. A
+    process-wide cache would grow with every body, and would retain recalled and erased text."""
     if not isinstance(body, LoadedBody):
         return inbound_json.validate_json(body)
     if body.inbound is None:
@@ -106,7 +106,7 @@ def inbound_of(body: str) -> Inbound:
 
 
 def is_readable(body: str) -> bool:
-    """Returns False for a body of a newer version or one changed by hand."""
+    """Return False for a body of a newer version, or one changed by hand."""
     with suppress(ValidationError):
         inbound_of(body)
         return True

@@ -1,8 +1,8 @@
-"""The table of what is due: rows that begin a turn at their time, each once.
+"""The table of due rows: each starts a turn at its time, exactly once.
 
-A row is taken by its due time: one transaction moves it to the next one and puts its message into the inbox.
-Of two replicas, or two rounds, only one finds the time that it has read. That transaction also sees what still waits:
-a row whose last run has not ended, or whose conversation is full, begins nothing.
+A row is claimed by its due time: one transaction moves it to the next time and puts its message into the inbox. Of two
+replicas, or two rounds, only one finds the time it has read. The transaction also checks what is still waiting: a row
+whose last run has not ended, or whose conversation is full, starts nothing.
 """
 
 import json
@@ -72,14 +72,14 @@ WHERE id = :id
 _ASKED = """
 UPDATE later SET asked = (SELECT turn FROM transcript WHERE sid = :sid ORDER BY seq DESC LIMIT 1) WHERE id = :id
 """
-"""The call is the newest row of its conversation: it is journaled before it runs."""
+"""The call is the newest row of its conversation, because it is journaled before it runs."""
 LATER_NOTICE = "later"
-"""The notice by which another process has the watches of a shared database look at once."""
+"""The notice by which another process makes the watches of a shared database poll immediately."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Later:
-    """A row of the table. `owner` is the person who asked for it, as the database names people; None for the operator.
+    """A row of the table. `owner` is the user who created it, in the database's form; None for the operator.
     `resumes` is its regular time while it is due by hand."""
 
     id: str
@@ -99,14 +99,14 @@ class Later:
     turn: int | None = None
     """The message of its last run."""
     why: Why | None = None
-    """The reason why it is paused."""
+    """The reason that it is paused."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Step:
-    """The next state of a row that is due: its message, if it runs, and its next time. `waits`: the message waits in line
-    with the conversation's; else it goes beside a turn that runs. `again`: the time at which it is tried again if too
-    much waits there; without one that time is skipped."""
+    """The next state of a due row: its message, if it runs, and its next time. `waits`: the message queues with the
+    conversation's messages; otherwise it is sent next to a running turn. `again`: when to retry if too much is
+    waiting there; without it that time is skipped."""
 
     later: Later
     next: float | None
@@ -117,18 +117,18 @@ class Step:
     again: float | None = None
     unreadable: bool = False
     is_busy: bool = False
-    """It would have run, but its last run or too many others still wait."""
+    """It was due, but its last run or too many other messages are still waiting."""
 
     @property
     def put_off(self) -> "Step":
-        """The step instead of this one if it may not run now."""
+        """The step to take instead if it may not run now."""
         if self.again is not None:
             return replace(self, next=self.again, state="active", delivery=None, is_busy=True)
         return replace(self, delivery=None, skips=True, is_busy=True)
 
     @property
     def only_looks(self) -> bool:
-        """True if nothing happens but that the row is looked at again."""
+        """True if the row is only polled again."""
         return self.state == "active" and self.delivery is None and not self.skips
 
 
@@ -146,8 +146,8 @@ class DatabaseLater(Database):
     def advance(
         self, connection: Connection, steps: Sequence[Step], *, at: float, worker: str | None, waiting_max: int = NEVER
     ) -> Sequence[tuple[Step, Lease | None]]:
-        """Moves each row on that is still due at the time that was read. Returns the steps as they were taken, with the
-        lease of an idle chat that `worker` owns by it. At most `waiting_max` messages of the gateway's own wait in a
+        """Move each row that is still due at the time that was read. Return the steps taken, with the lease of an
+        idle session that `worker` now owns. At most `waiting_max` of the gateway's own messages wait in a
         conversation."""
         found = []
         for step in steps:
@@ -173,19 +173,19 @@ class DatabaseLater(Database):
 
     @reads
     def own_waiting(self, connection: Connection, sid: str) -> int:
-        """The messages of the gateway's own that wait in a session: of schedules, hooks, tasks and background commands."""
+        """Count the gateway's own waiting messages in a session: of schedules, hooks, tasks and background commands."""
         return _own_waiting(connection, sid)
 
     @reads
     def direct(self, connection: Connection, sid: str) -> bool:
-        """True if the newest words that a conversation has are of a person alone with the bot."""
+        """Return whether the newest text in a conversation is from a direct chat."""
         newest = "SELECT direct FROM spoken WHERE sid = :sid AND how = 'said' ORDER BY seq DESC LIMIT 1"
         return bool(run(connection, newest, sid=sid).scalar())
 
     @reads
     def reader(self, connection: Connection, sids: Sequence[str]) -> str:
-        """The id of the person whose direct chat has these conversations, by the newest words there; empty if nobody has
-        written yet."""
+        """Return the id of the user in whose direct chat these conversations are, by the newest text; empty if
+        nobody has written yet."""
         newest = """
         SELECT person FROM spoken WHERE sid = :sid AND how = 'said' AND direct = 1 AND person <> ''
         ORDER BY seq DESC LIMIT 1
@@ -195,22 +195,22 @@ class DatabaseLater(Database):
 
     @reads
     def of_owner(self, connection: Connection, owner: str, *, also: str = "") -> Sequence[Later]:
-        """The schedules that a person has waiting; and the row `also`, if it is theirs, though it has ended."""
+        """Return a user's pending schedules, and the row `also` if it is theirs, even if it has ended."""
         return _rows(connection, OF_OWNER, owner=owner, also=also)
 
     @reads
     def of_place(self, connection: Connection, place: str, *, also: str = "") -> Sequence[Later]:
-        """The schedules of everybody that wait for a chat; and the row `also`, if it is one of that chat."""
+        """Return all users' pending schedules for a chat, and the row `also` if it belongs to that chat."""
         return _rows(connection, OF_PLACE, place=place, also=also)
 
     @reads
     def of_id(self, connection: Connection, id_: str) -> Sequence[Later]:
-        """The row with that id, or none."""
+        """Return the row with that id, or none."""
         return _rows(connection, _ONE, id=id_)
 
     @reads
     def of_each(self, connection: Connection) -> Sequence[Later]:
-        """One schedule of each person for each chat, of those that wait."""
+        """Return one pending schedule per user and chat."""
         return _rows(connection, _OF_EACH)
 
     @reads
@@ -219,8 +219,8 @@ class DatabaseLater(Database):
 
     @writes
     def create(self, connection: Connection, later: Later, *, key: str, most: int, session: str = "") -> Later | None:
-        """Keeps a new schedule of a person, the same one for the same `key`; None if they have `most`. It is that of the
-        turn that runs in `session`: a recall or an erasure of the turn takes it along."""
+        """Store a user's new schedule, idempotent by `key`; None if they have `most`. It belongs to the running turn
+        of `session`: recalling or erasing that turn deletes it."""
         lock(connection, Lock.SCHEDULES, later.owner)  # two at once could exceed the limit
         made = f"SELECT {_COLUMNS} FROM later WHERE key = :key"
         if found := _rows(connection, made, key=key):
@@ -234,12 +234,12 @@ class DatabaseLater(Database):
 
     @writes
     def expect(self, connection: Connection, later: Later) -> None:
-        """Keeps a row that the gateway itself has made."""
+        """Store a row that the gateway itself created."""
         insert(connection, later, None)
 
     @writes
     def hasten(self, connection: Connection, id_: str, now: float) -> None:
-        """Makes a row that waits due now."""
+        """Make a waiting row due now."""
         run(connection, "UPDATE later SET due = :now WHERE id = :id AND due > :now", id=id_, now=now)
 
     @reads
@@ -248,36 +248,37 @@ class DatabaseLater(Database):
 
     @writes
     def halt(self, connection: Connection, id_: str, body: str) -> bool:
-        """End a row that waits, and keep `body` with it; False if it has ended before."""
+        """End an active row and store `body` with it. Return False if it has ended."""
         halt = "UPDATE later SET due = NULL, state = 'cancelled', body = :body WHERE id = :id AND state = 'active'"
         return run(connection, halt, id=id_, body=body).rowcount == 1
 
     @writes
     def end(self, connection: Connection, id_: str, state: LaterState, *, owner: str | None = None) -> Later | None:
-        """Ends or pauses a row, of `owner` if that is given; None without one. May be repeated."""
+        """End or pause a row, of `owner` if given; None if there is none. Idempotent."""
         return end(connection, id_, state, owner=owner)
 
     @writes
     def rest(self, connection: Connection, ids: Sequence[str]) -> None:
-        """Pause the active rows among these: their chat is gone. Idempotent."""
+        """Pause the active rows among these, because their chat is unreachable. Idempotent."""
         for id_ in ids:
             if (row := one(connection, id_)) is not None and row.state == "active":
                 end(connection, id_, "paused", why="gone")
 
     @reads
     def ahead(self, connection: Connection, now: float) -> Sequence[Later]:
-        """The rows that may wait too long because the clock was ahead when they were last moved on, or made."""
+        """Return rows that may wait too long because the clock was ahead when they were last moved or created."""
         return _rows(connection, _AHEAD, now=now)
 
     @writes
     def recall(self, connection: Connection, steps: Sequence[tuple[Later, Later]]) -> int:
-        """Give rows the times of the second for those of the first, unless they have others meanwhile; return how many."""
+        """Replace the times of the first rows by those of the second, unless they changed meanwhile. Return the
+        count."""
         return sum(run(connection, _RECALL, **asdict(after), read=before.due).rowcount for before, after in steps)
 
     @writes
     def move(self, connection: Connection, account: str, before: str, after: str) -> int:
-        """Put the rows of a group that has another id now, at the account `channel:name:`, there; return their number.
-        Those of the config stay what the config says. Idempotent."""
+        """Move the rows of a migrated group, at the account `channel:name:`, to its new id. Return the count. Config
+        rows stay as configured. Idempotent."""
         moved = "SELECT id, body FROM later WHERE place = :place AND (owner IS NOT NULL OR kind <> 'schedule')"
         found = run(connection, moved, place=account + before).mappings().all()
         for row in found:
@@ -287,12 +288,13 @@ class DatabaseLater(Database):
 
     @reads
     def configured(self, connection: Connection) -> Sequence[Later]:
-        """The rows of the config's schedules."""
+        """Return the rows of the config's schedules."""
         return _rows(connection, _CONFIGURED)
 
     @writes
     def configure(self, connection: Connection, rows: Sequence[Later], adopt: Callable[[Later, Later], Later]) -> None:
-        """Make the operator's rows those of the config. `adopt` gives the row to keep for a stored and a new one."""
+        """Update the operator's rows to match the config. `adopt` returns the row to keep for a stored and a new
+        one."""
         lock(connection, Lock.SCHEDULES, "config")
         locked = " FOR UPDATE" if is_shared(connection) else ""  # or a run or a pause meanwhile would be undone
         stored = {it.id: it for it in _rows(connection, _CONFIGURED + locked)}
@@ -307,7 +309,7 @@ class DatabaseLater(Database):
 
     @writes
     def prune(self, connection: Connection, before: float) -> int:
-        """Deletes rows that have ended; the config's schedules stay."""
+        """Delete rows that have ended; the config's schedules stay."""
         over = "due IS NULL AND state <> 'paused' AND COALESCE(ran, since) < :before"
         ended = f"DELETE FROM later WHERE (owner IS NOT NULL OR kind <> 'schedule') AND {over}"
         return run(connection, ended, before=before).rowcount
@@ -326,7 +328,7 @@ def schedules_count(connection: Connection) -> int:
 
 
 def still_waits(connection: Connection, later: Later) -> bool:
-    """True if the message of its last run waits for its turn, or for that turn's end."""
+    """Return whether the message of the last run is still waiting for its turn or for the turn's end."""
     return run(connection, _STILL_WAITS, turn=later.turn).first() is not None
 
 
@@ -342,7 +344,7 @@ def end(
 
 
 def end_direct(connection: Connection, owner: str) -> int:
-    """Cancel the schedules that a person has made in direct chats; return the count."""
+    """Cancel the schedules that a user created in direct chats and return the count."""
     found = _rows(connection, OF_OWNER, owner=owner, also="")
     direct = [it for it in found if (json.loads(it.body).get("context") or {}).get("chat", {}).get("kind") == "direct"]
     for row in direct:
@@ -351,7 +353,7 @@ def end_direct(connection: Connection, owner: str) -> int:
 
 
 def resume(connection: Connection, id_: str, due: float | None) -> None:
-    """Let a paused row go on at its next time; without one it is over."""
+    """Resume a paused row at its next time; without one it is over."""
     state: LaterState = "done" if due is None else "active"
     resumed = "UPDATE later SET due = :due, state = :state, why = NULL WHERE id = :id"
     run(connection, resumed, id=id_, due=due, state=state)
@@ -359,7 +361,7 @@ def resume(connection: Connection, id_: str, due: float | None) -> None:
 
 
 def run_now(connection: Connection, id_: str, now: float) -> Later | None:
-    """Makes a row due at once; its regular time stays. None without one."""
+    """Make a row due immediately; its regular time stays. None if there is no such row."""
     if not (found := _rows(connection, _ONE, id=id_)):
         return None
     resumes = "CASE WHEN by_hand = 1 THEN resumes ELSE due END"
@@ -369,18 +371,19 @@ def run_now(connection: Connection, id_: str, now: float) -> Later | None:
 
 
 def _announce(connection: Connection) -> None:
-    """Wakes every watch with the commit. On SQLite the command line asks the gateway itself (`gateway.http.reach`)."""
+    """Wake every watch with the commit. On SQLite the command line calls the gateway directly
+    (`gateway.http.reach`)."""
     if is_shared(connection):
         run(connection, "SELECT pg_notify(:channel, :what)", channel=NOTIFY_CHANNEL, what=LATER_NOTICE)
 
 
 def forget(connection: Connection, owners: Sequence[str]) -> int:
-    """Deletes every row of these people, as the database names them, and returns the count."""
+    """Delete every row of these users, in the database's form, and return the count."""
     return run(connection, "DELETE FROM later WHERE owner IN :owners", owners=list(owners)).rowcount
 
 
 def forget_asked(connection: Connection, turns: Sequence[int]) -> Sequence[str]:
-    """Delete the reminders that were asked for in these turns; returns their ids."""
+    """Delete the reminders that were created in these turns and return their ids."""
     gone = "DELETE FROM later WHERE asked IN :turns RETURNING id"
     return list(run(connection, gone, turns=list(turns)).scalars())
 
@@ -393,7 +396,7 @@ def run_keys(id_: str) -> tuple[str, str]:
 
 
 def forget_place(connection: Connection, place: str) -> int:
-    """Delete a chat's reminders of which no turn is known: an older version kept none with them."""
+    """Delete a chat's reminders without a known turn: an older version recorded none."""
     gone = "DELETE FROM later WHERE place = :place AND owner IS NOT NULL AND asked IS NULL"
     return run(connection, gone, place=place).rowcount
 
@@ -411,7 +414,7 @@ def insert(connection: Connection, later: Later, key: str | None) -> bool:
 
 
 def _moved(body: str, before: str, after: str) -> str:
-    """Give the body the chat's new id and no message to reply to: messages have other numbers there."""
+    """Return the body with the chat's new id and no message to reply to, because message ids differ there."""
     with suppress(ValueError, TypeError, KeyError):
         content = orjson.loads(body)
         if content["context"]["chat"]["id"] == before:
@@ -422,7 +425,7 @@ def _moved(body: str, before: str, after: str) -> str:
 
 
 def _in_its_lane(connection: Connection, delivery: Delivery, *, waits: bool) -> Delivery:
-    """The delivery in line with the conversation's, or beside a turn that runs."""
+    """Return the delivery in the conversation's queue, or next to a running turn."""
     if waits or not run(connection, "SELECT pending FROM session WHERE id = :sid", sid=delivery.sid).scalar():
         return delivery
     return replace(delivery, sid=saying_session(delivery.sid))

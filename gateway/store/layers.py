@@ -1,8 +1,8 @@
-"""Turns to look at: their records, the texts that many of them share, and the journal's rows beside them.
+"""The turns to inspect: their records, the texts they share, and their journal rows.
 
-A turn's record is written in the commit that ends it (`finish`), so there is no turn without its row, and nothing to
-catch up with after a crash. Its shared prompt, tools and route are stored once each, by hash. Everything else is read from
-the journal, which has it anyway: what was recalled or erased there is gone here.
+A turn's record is written in the commit that ends it (`finish`), so every turn has its row and nothing needs repair
+after a crash. Its prompt, tools and route are shared and stored once each, by hash. Everything else is read from the
+journal, so recalled or erased content is missing here too.
 """
 
 from collections.abc import Mapping, Sequence
@@ -32,7 +32,7 @@ FROM layer l LEFT JOIN inbox i ON i.id = l.turn WHERE l.turn IN (
     SELECT turn FROM layer WHERE turn < :before{{where}} ORDER BY turn DESC LIMIT :limit
 ) ORDER BY l.turn DESC
 """
-"""Filters in the narrow index alone: a rare outcome among 100,000 turns is found in some milliseconds."""
+"""Filters only the narrow index: finding a rare outcome among 100,000 turns takes a few milliseconds."""
 OPEN = f"""
 SELECT i.id AS turn, i.sid, i.body, i.at AS accepted, EXISTS (
     SELECT 1 FROM transcript t WHERE t.turn = i.id AND t.kind = 'user'
@@ -87,7 +87,8 @@ _OLDEST = f"SELECT turn, at FROM layer ORDER BY turn LIMIT {PRUNED_AT_ONCE}"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LayerRow:
-    """The row of one turn's record. `prompt`, `tools` and `route` are hashes of `texts`; `content` is the rest, as JSON."""
+    """The row of one turn's record. `prompt`, `tools` and `route` are hashes of `texts`; `content` is the rest, as
+    JSON."""
 
     agent: str
     channel: str
@@ -103,8 +104,8 @@ class LayerRow:
 
 @dataclass(frozen=True, kw_only=True)
 class ListedTurn:
-    """A turn of the list: its record, and what the journal says of it. `final` and `body` are None if they are gone, and
-    `content` is empty if nothing was kept of the turn, or it has not ended."""
+    """A turn of the list: its record and its journal data. `final` and `body` are None if they are gone; `content`
+    is empty if no record was stored or the turn has not ended."""
 
     turn: int
     sid: str
@@ -122,14 +123,14 @@ class ListedTurn:
 
 @dataclass(frozen=True, kw_only=True)
 class StoredTurn(ListedTurn):
-    """Everything that the database has of one turn. `prompt`, `tools` and `route` are JSON."""
+    """Everything that the database has about one turn. `prompt`, `tools` and `route` are JSON."""
 
     rows: Sequence[Mapping[str, Any]]
     messages: Sequence[Mapping[str, Any]]
     parts: Sequence[Mapping[str, Any]]
     approvals: Sequence[Mapping[str, Any]]
     names: Mapping[str, str]
-    """The senders' names by the ids of their messages."""
+    """The senders' names by message id."""
     prompt: str = "[]"
     tools: str = "[]"
     tools_hash: str = ""
@@ -141,8 +142,8 @@ class DatabaseLayers(Database):
     def listed(
         self, connection: Connection, *, before: int | None, only: Mapping[str, str], limit: int = TURNS_MAX
     ) -> Sequence[ListedTurn]:
-        """The newest turns below `before`; without it those that wait or run come first. `only` are values of the columns
-        agent, channel, person and outcome."""
+        """Return the newest turns below `before`; without it, waiting and running turns come first. `only` filters
+        by the columns agent, channel, person and outcome."""
         wanted = {name: only[name] for name in FILTERS if only.get(name)}
         where = "".join(f" AND {name} = :{name}" for name in wanted)
         below = NEVER if before is None else before
@@ -150,12 +151,12 @@ class DatabaseLayers(Database):
 
     @reads
     def unfinished(self, connection: Connection, limit: int = TURNS_MAX) -> Sequence[ListedTurn]:
-        """The turns that wait or run, the newest first."""
+        """Return waiting and running turns, newest first."""
         return _listed(connection, OPEN, limit=limit)
 
     @reads
     def get(self, connection: Connection, turn: int) -> StoredTurn | None:
-        """None if there is no such turn, or it is a command's."""
+        """Return a turn; None if it does not exist or is a command's."""
         layer: dict[str, Any] = next(iter(_rows(connection, _LAYER, turn=turn)), {})
         rows, messages = _rows(connection, _ROWS, turn=turn), _rows(connection, _MESSAGES, turn=turn)
         own = next((it for it in messages if it["id"] == turn), None)
@@ -180,14 +181,14 @@ class DatabaseLayers(Database):
 
     @reads
     def last(self, connection: Connection, sid: str, before: int) -> int | None:
-        """The newest finished turn of a conversation below that number."""
+        """Return the newest finished turn of a conversation below that number."""
         turn: int | None = run(connection, LAST_FINISHED, sid=sid, before=before).scalar()
         return turn
 
     @reads
     def stood(self, connection: Connection, sid: str, turn: int, *, until: float, history_turns: int) -> Work:
-        """The conversation as a turn that began at `until` found it: what a later summary replaced or a person undid later
-        is there, and later settings are not."""
+        """Return the conversation as a turn that began at `until` saw it: content that was summarised or undone
+        later is included, and later settings are not."""
         gaps = [tuple(it) for it in run(connection, GAPS_OF.format(":turn"), sid=sid, turn=turn)]
 
         def is_read(number: int, kind: str = "") -> bool:
@@ -203,17 +204,17 @@ class DatabaseLayers(Database):
 
     @reads
     def chosen(self, connection: Connection, key: str, until: float) -> str:
-        """The choice for a chat (`gateway.state.choices`) as it was then; empty if there was none."""
+        """Return the choice for a chat (`gateway.state.choices`) at that time; empty if there was none."""
         return run(connection, _CHOSEN, sid=CHOICE + key, until=until).scalar() or ""
 
     @reads
     def unkept(self, connection: Connection, after: int) -> int:
-        """Counts the finished turns above that number of which no layers are kept."""
+        """Count the finished turns above that number without stored layers."""
         return int(run(connection, _UNKEPT, after=after).scalar() or 0)
 
     @writes
     def prune(self, connection: Connection, before: float) -> bool:
-        """A step: removes what ended before that. True if there may be more."""
+        """Run one step: delete records of turns that ended before that time. Return whether there may be more."""
         oldest = run(connection, _OLDEST).all()
         gone = [row.turn for row in oldest if row.at < before]
         run(connection, "DELETE FROM layer WHERE turn IN :gone", gone=gone)
@@ -225,7 +226,7 @@ class DatabaseLayers(Database):
 
 
 def forget_texts(connection: Connection) -> int:
-    """Removes the texts that no turn refers to any more."""
+    """Delete the texts that no turn refers to."""
     return run(connection, _FORGET_TEXTS).rowcount
 
 
@@ -236,7 +237,7 @@ def _listed(connection: Connection, statement: str, **params: Any) -> Sequence[L
 
 
 def _titles(connection: Connection, sids: Sequence[str]) -> dict[str, str]:
-    """The titles of those that are chats of the page."""
+    """Return the titles of the sessions that are conversations of the page."""
     chats = {sid: place.chat for sid in sids if (place := session_parts(sid)).channel == LOCAL_CHANNEL}
     found = {row.id: row.title for row in run(connection, _TITLES, chats=sorted({*chats.values()}))}
     return {sid: found.get(chat, "") for sid, chat in chats.items()}

@@ -1,9 +1,9 @@
-"""The memory, on SQLite and PostgreSQL: people's notes, and a word index of past turns.
+"""Memory on SQLite and PostgreSQL: users' notes, and a word index of past turns.
 
-A search first indexes its session up to the last finished turn, so a turn itself writes nothing for the index. The index
-holds words only; results are read from the transcript, from which they may have been undone or erased.
-`tools.memory.terms` makes the words for both databases. They are in a plain table: a full-text index keeps a deleted word
-until its segment is rewritten, which holds the writer for seconds.
+A search first indexes its session up to the last finished turn, so a turn itself writes nothing to the index. The index
+holds only words; results are read from the transcript, from which they may have been undone or erased.
+`tools.memory.terms` extracts the words for both databases. They are in a plain table: a full-text index keeps a deleted
+word until its segment is rewritten, which blocks the writer for seconds.
 """
 
 from collections.abc import Sequence
@@ -21,10 +21,10 @@ from gateway.store.statements import ON_BRANCH
 from tools.memory import Note, terms
 
 STEP_ROWS, STEP_TERMS = 200, 5_000
-"""Rows of a transcript that one step adds to the index, and terms after which it adds no other row."""
+"""Transcript rows that one step adds to the index, and the number of terms after which it adds no further row."""
 ROWS_AT_ONCE = 8
 NOTES_MAX = 200
-"""Notes of one person with one agent."""
+"""Most notes of one user with one agent."""
 
 _UNINDEXED = """
 SELECT seq, turn, CASE WHEN kind IN ('user', 'steered', 'assistant') THEN content ELSE '' END AS content FROM transcript
@@ -83,7 +83,7 @@ AND (text <> '' OR deleted = :turn) RETURNING number
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Speaker:
-    """A person, `channel:id`, and the first and the last turn with their words."""
+    """A user, `channel:id`, with the first and the last turn that holds their text."""
 
     person: str
     first: int
@@ -91,7 +91,7 @@ class Speaker:
 
 
 class DatabaseMemory(Database):
-    """A person is `channel:account:id`, as the inbox names its senders."""
+    """Notes and the index. A user is `channel:account:id`, the form of the inbox's senders."""
 
     @writes
     def take_note(
@@ -105,8 +105,8 @@ class DatabaseMemory(Database):
         at: float,
         of: tuple[str, int] | None = None,
     ) -> int | None:
-        """Takes a note once for the message `turn` and returns its number; None if there are too many, or if the
-        conversation and revision that it was made from, `of`, have changed."""
+        """Store a note once for message `turn` and return its number. None if there are too many, or if the
+        conversation `of` has a different revision than the one the note was based on."""
         row = {
             "sender": sender,
             "agent": agent,
@@ -125,7 +125,7 @@ class DatabaseMemory(Database):
 
     @reads
     def notes(self, connection: Connection, sender: str, agent: str) -> Sequence[Note]:
-        """Oldest first."""
+        """Return the notes, oldest first."""
         theirs = "SELECT number, at, text FROM note WHERE sender = :sender AND agent = :agent AND text <> ''"
         rows = run(connection, f"{theirs} ORDER BY number", sender=sender, agent=agent)
         return [Note(number=row.number, at=row.at, text=row.text) for row in rows]
@@ -134,41 +134,42 @@ class DatabaseMemory(Database):
     def change_note(
         self, connection: Connection, sender: str, agent: str, number: int, words: str, *, at: float
     ) -> bool:
-        """Changes a note. False without one."""
+        """Change a note. Return False if it does not exist."""
         row = {"sender": sender, "agent": agent, "number": number, "text": storable(words), "at": at}
         return run(connection, _CHANGE_NOTE, **row).first() is not None
 
     @writes
     def delete_note(self, connection: Connection, sender: str, agent: str, number: int, *, turn: int) -> bool:
-        """Deletes a note. True if there was one, or if the message `turn` has deleted it before."""
+        """Delete a note. Return whether it existed, or message `turn` has deleted it before."""
         row = {"sender": sender, "agent": agent, "number": number, "turn": turn}
         return run(connection, _DELETE_NOTE, **row).first() is not None
 
     async def search(self, sid: str, wanted: Sequence[str], limit: int) -> Sequence[int]:
-        """The numbers of finished turns of the session: first those with every one of the wanted terms, then those with
-        some; each newest first, and `limit` of either at most."""
+        """Return the numbers of matching finished turns of the session: first those with all wanted terms, then
+        those with some; each newest first, and at most `limit` of either."""
         while step := await self._unindexed(sid):
             await self._index(sid, *step)
         return await self._matching(sid, wanted, limit)
 
     @reads
     def turns(self, connection: Connection, sid: str, turns: Sequence[int]) -> Sequence[Entry]:
-        """The transcript of those that are finished and in the history, in order."""
+        """Return the transcript of those turns that are finished and in the history, in order."""
         return [Entry(**row) for row in run(connection, _TURNS, sid=sid, turns=list(turns)).mappings()]
 
     @reads
     def speakers(self, connection: Connection, sid: str, before: int) -> Sequence[Speaker]:
-        """The people whose words a conversation has from its beginning to the turn `before`."""
+        """Return the users whose text a conversation holds, from its beginning to the turn `before`."""
         return [Speaker(**row) for row in run(connection, _SPEAKERS, sid=sid, before=before).mappings()]
 
     @reads
     def speakers_in(self, connection: Connection, sid: str, turns: Sequence[int]) -> Sequence[tuple[int, str]]:
-        """These turns with the people whose words are in them."""
+        """Return these turns with the users whose text they hold."""
         return [(row.turn, row.person) for row in run(connection, _SPEAKERS_IN, sid=sid, turns=list(turns))]
 
     @reads
     def _unindexed(self, connection: Connection, sid: str) -> tuple[int, int, int, Sequence[tuple[int, str]]] | None:
-        """The next step of the index: the session's revision, the rows before and at its end, turns with their terms."""
+        """Return the next step of the index: the session's revision, the rows before and at its end, and turns with
+        their terms."""
         if (session := run(connection, _DONE, sid=sid).first()) is None:
             return None
         done: int = session.seq or 0
@@ -186,7 +187,7 @@ class DatabaseMemory(Database):
     def _index(
         self, connection: Connection, sid: str, revision: int, done: int, last: int, found: Sequence[tuple[int, str]]
     ) -> None:
-        """Idempotent; does nothing if the session has changed since it was read."""
+        """Write one step of the index. Idempotent; does nothing if the session was revised since it was read."""
         if not holds(connection, sid, revision):
             return
         if run(connection, _INDEXED, sid=sid, done=done, seq=last).first() is None:
@@ -206,31 +207,32 @@ class DatabaseMemory(Database):
 
 
 def storable(words: str) -> str:
-    """The text without what no database takes."""
+    """Return the text without characters that databases reject."""
     return words.encode(errors="replace").decode().replace("\0", "\ufffd")
 
 
 def holds(connection: Connection, sid: str, revision: int) -> bool:
-    """True if the conversation is as it was read; until the commit nothing is taken out of it."""
+    """Return whether the conversation is unchanged since it was read; until the commit nothing can be removed from
+    it."""
     same = "UPDATE session SET revision = revision WHERE id = :sid AND revision = :revision"
     return run(connection, same, sid=sid, revision=revision).rowcount == 1
 
 
 def forget_notes(connection: Connection, channel: str, person: str) -> int:
-    """Deletes a person's notes with every bot; returns the count."""
+    """Delete a user's notes with every bot and return the count."""
     senders = run(connection, "SELECT DISTINCT sender FROM note").scalars()
     theirs = [it for it in senders if (it.partition(":")[0], it.split(":", 2)[2]) == (channel, person)]
     return run(connection, "DELETE FROM note WHERE sender IN :theirs", theirs=theirs).rowcount
 
 
 def forget(connection: Connection, sid: str) -> bool:
-    """Removes a session from the index, one step at a time. Returns False when nothing is left."""
+    """Run one step: remove a session from the index. Return False when nothing is left."""
     run(connection, "DELETE FROM indexed WHERE sid = :sid", sid=sid)
     return run(connection, _FORGET, scope=_scope(sid), limit=STEP_TERMS).rowcount == STEP_TERMS
 
 
 def forget_turn(connection: Connection, sid: str, turn: int, contents: Sequence[str], *, keeping: str = "") -> None:
-    """Removes a turn from the index; `contents` are its rows. `keeping` is the row that stays of them."""
+    """Remove a turn from the index; `contents` are its rows. `keeping` is the row that stays."""
     found = sorted({term for content in contents for term in terms(_words(content))} - {*terms(_words(keeping))})
     gone = "DELETE FROM word WHERE scope = :scope AND turn = :turn AND term IN :terms"
     for at in range(0, len(found), STEP_ROWS):
@@ -238,7 +240,7 @@ def forget_turn(connection: Connection, sid: str, turn: int, contents: Sequence[
 
 
 def _scope(sid: str) -> int:
-    """A session as a number: what is found is read from the session's own transcript."""
+    """Return a number for a session; results are read from the session's own transcript, so a collision is harmless."""
     return int.from_bytes(sha256(sid.encode(errors="surrogatepass")).digest()[:7])
 
 

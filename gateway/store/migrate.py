@@ -1,7 +1,7 @@
 """Migrations: forward only, on both databases, in one transaction.
 
-alembic runs the revisions in `migrations/versions/`. It is imported only when needed: a database that is up to date costs
-two queries. A database of a newer version, or of one before 1.0.0, is refused and left as it is.
+alembic runs the revisions in `migrations/versions/`. It is imported only when needed: an up-to-date database costs two
+queries. A database of a newer version, or of one before 1.0.0, is rejected and left unchanged.
 """
 
 from pathlib import Path
@@ -18,9 +18,10 @@ log = structlog.get_logger()
 
 HEAD = "0029"
 OVERWRITES = 13
-"""The `user_version` of a SQLite file in which every row that was ever deleted was overwritten."""
+"""The `user_version` of a SQLite file in which every deleted row was overwritten."""
 OLDEST = "0015"
-"""The schema of Clawgate 1.0.0, the oldest that can be upgraded. What led to it is squashed into one revision."""
+"""The schema of Clawgate 1.0.0, the oldest version that can be upgraded. Earlier migrations are squashed into one
+revision."""
 SCRIPTS = Path(__file__).with_name("migrations")
 
 
@@ -57,8 +58,8 @@ class DatabaseTooOld(DatabaseUnusable):
 
 
 def unusable(error: Exception, at: str, *, file: str | None = None) -> DatabaseUnusable:
-    """Return what an error of a driver, or of SQLAlchemy around it, means for the operator. `at` names the database, `file`
-    is that of SQLite."""
+    """Return the operator's error for an error of a driver or of SQLAlchemy. `at` names the database; `file` is the
+    SQLite file."""
     outage = outage_of(fault_of(error, file), at)
     words = str(getattr(error, "orig", None) or error).strip().partition("\n")[0]
     if outage.kind == "broken":
@@ -69,7 +70,7 @@ def unusable(error: Exception, at: str, *, file: str | None = None) -> DatabaseU
 
 
 def refused(error: StoreUnavailable, at: str) -> DatabaseUnusable:
-    """Return what a refusal of the open store means for the operator."""
+    """Return the operator's error for an error of the open store."""
     if error.fault == "broken":
         return DatabaseUnusable(f"{at}: {error}")
     outage = outage_of(error.fault, at)
@@ -89,8 +90,8 @@ def refuse_unknown(revision: str | None) -> None:
 
 
 def migrate(connection: Connection, *, begin: str) -> None:
-    """Bring the database to `HEAD`. The connection autocommits; `begin` opens its transaction. Raises DatabaseTooNew and
-    DatabaseTooOld."""
+    """Upgrade the database to `HEAD`. The connection autocommits; `begin` opens its transaction. Raises
+    DatabaseTooNew and DatabaseTooOld."""
     if revision_of(connection) == HEAD:
         return
     connection.exec_driver_sql(begin)
@@ -109,7 +110,8 @@ def migrate(connection: Connection, *, begin: str) -> None:
 
 
 def revision_of(connection: Connection) -> str | None:
-    """The database's revision; None if empty. Looks for the table first: a failed query would spoil a transaction."""
+    """Return the database's revision; None if it is empty. It checks for the table first, because a failed query
+    would abort a transaction."""
     tables = inspect(connection)
     if not tables.has_table("alembic_version"):
         return "0001" if tables.has_table("inbox") else None  # the first databases did not record it
@@ -118,7 +120,7 @@ def revision_of(connection: Connection) -> str | None:
 
 
 def upgrade(connection: Connection, revision: str | None, to: str = HEAD) -> None:
-    """Bring a database of `revision` to another one, within the transaction that is open. Raises DatabaseTooNew and
+    """Migrate a database from `revision` to another one, within the open transaction. Raises DatabaseTooNew and
     DatabaseTooOld."""
     refuse_unknown(revision)
     from alembic.config import Config

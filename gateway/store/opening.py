@@ -1,4 +1,4 @@
-"""Open the store of a `database.url`, or its database next to a running gateway: to change it, check it or only read it."""
+"""Open the store of a `database.url`, or open its database next to a running gateway to change, check or read it."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -22,7 +22,7 @@ Access: TypeAlias = Literal["write", "read"]
 
 
 def open_store(config: DatabaseConfig) -> Store:
-    """The store, its tables brought up to date. Raises DatabaseUnusable with what to do."""
+    """Return the store with its tables upgraded. Raises DatabaseUnusable, which says what to do."""
     if config.path is not None:
         from gateway.store.sqlite import SqliteStore
 
@@ -35,7 +35,7 @@ def open_store(config: DatabaseConfig) -> Store:
 
 
 def offline(config: DatabaseConfig, *, access: Access = "write") -> Run:
-    """Runs one transaction from the command line, with or without a running gateway."""
+    """Return a runner for single transactions of the command line, with or without a running gateway."""
 
     async def run(operation: Callable[[Connection], T]) -> T:
         with connected(config, access=access) as connection:
@@ -46,8 +46,8 @@ def offline(config: DatabaseConfig, *, access: Access = "write") -> Run:
 
 @contextmanager
 def connected(config: DatabaseConfig, *, seconds: float = 10.0, access: Access = "write") -> Iterator[Connection]:
-    """One transaction, with or without a running gateway; SQLite overwrites what it deletes. The database itself refuses
-    to write if `access` is to read. Raises DatabaseUnusable."""
+    """Open one transaction, with or without a running gateway. SQLite overwrites what it deletes. The database
+    itself rejects writes if `access` is read. Raises DatabaseUnusable."""
     if config.path is not None and not Path(config.path).is_file():
         raise DatabaseUnusable(f"{config.path}: there is no database yet")
     url = config.url.replace("postgresql://", "postgresql+psycopg://", 1)
@@ -70,7 +70,7 @@ def connected(config: DatabaseConfig, *, seconds: float = 10.0, access: Access =
 CHECK_SECONDS = 8.0
 _PROGRESS_STEPS = 20_000
 _WRITE = "UPDATE alembic_version SET version_num = version_num"
-"""Changes nothing, and fails if the database cannot be written."""
+"""A write that changes nothing, and fails if the database is not writable."""
 _SETTINGS = """
 SELECT content FROM mark WHERE sid = :sid AND kind = 'settings'
 AND turn > COALESCE((SELECT max(turn) FROM mark WHERE sid = :sid AND kind = 'new'), 0) ORDER BY turn DESC LIMIT 1
@@ -78,7 +78,7 @@ AND turn > COALESCE((SELECT max(turn) FROM mark WHERE sid = :sid AND kind = 'new
 
 
 def health(config: DatabaseConfig) -> Bilingual:
-    """Describes in words what is good about the database. Raises DatabaseUnusable with what is not."""
+    """Return a sentence about a healthy database. Raises DatabaseUnusable if it has a problem."""
     if config.path is not None and not Path(config.path).exists():
         return Bilingual(f"{config.path}: will be made at the first start", f"{config.path}：将在首次启动时创建")
     with connected(config, seconds=CHECK_SECONDS) as connection:
@@ -97,7 +97,7 @@ def health(config: DatabaseConfig) -> Bilingual:
 
 
 def _quick_check(connection: Connection) -> Bilingual:
-    """Checks the file as far as it gets in a few seconds: a large one takes minutes, and an ill one shows early."""
+    """Check the file for a few seconds at most: a full check of a large one takes minutes, and damage shows early."""
     end, driver = time.monotonic() + CHECK_SECONDS / 2, connection.connection.driver_connection
     assert driver is not None
     driver.set_progress_handler(lambda: time.monotonic() > end, _PROGRESS_STEPS)
@@ -117,7 +117,7 @@ def _quick_check(connection: Connection) -> Bilingual:
 
 
 def settings(connection: Connection, sid: str) -> str:
-    """Returns the settings chosen for a session since its beginning, or for a chat (`CHOICE`); empty if none."""
+    """Return the settings chosen for a session since its beginning, or for a chat (`CHOICE`); empty if none."""
     return run(connection, _SETTINGS, sid=sid).scalar() or ""
 
 
@@ -131,8 +131,7 @@ def answer(connection: Connection, dedupe: str) -> StoredAnswer | None:
 
 
 class ReadOnlyStore(Store):
-    """The store of a database that is only read, with or without a running gateway. Every write is refused, by the database
-    too."""
+    """A store that is only read, with or without a running gateway. Every write is rejected, by the database too."""
 
     def __init__(self, config: DatabaseConfig) -> None:
         super().__init__(read=offline(config, access="read"), write=_refuse)

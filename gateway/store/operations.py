@@ -1,6 +1,6 @@
-"""Operations: methods that take a connection. `reads` and `writes` make them awaitable: they run off the event loop, in a
-transaction, and return after the commit. Their statements and locks are run here, in the driver's way.
-"""
+"""Database operations: methods that take a connection. `reads` and `writes` make them awaitable: they run off the
+event loop, in a transaction, and return after the commit. This module also executes their statements and locks with
+the driver directly."""
 
 import re
 import sqlite3
@@ -13,20 +13,20 @@ from typing import Any, Concatenate, ParamSpec, Protocol, TypeAlias, TypeVar
 from sqlalchemy import BindParameter, Connection, CursorResult, bindparam, text
 
 _PLACEHOLDER = re.compile(r"(?<!:):([a-z]\w*)")
-"""A `::` is a cast."""
+"""Matches named placeholders. A `::` is a cast."""
 P = ParamSpec("P")
 T = TypeVar("T")
 
 
 class Run(Protocol):
-    """Runs an operation in one transaction and commits. Raises StoreUnavailable."""
+    """Run an operation in one transaction and commit. Raises StoreUnavailable."""
 
     def __call__(self, operation: Callable[[Connection], T]) -> Awaitable[T]: ...
 
 
 @dataclass(eq=False, kw_only=True)
 class Database:
-    """`read` and `write` may be the same."""
+    """A part of the store. `read` and `write` may be the same runner."""
 
     read: Run
     write: Run
@@ -38,7 +38,7 @@ Method: TypeAlias = Callable[Concatenate[D, P], Coroutine[Any, Any, T]]
 
 
 def run(connection: Connection, statement: str, **names: object) -> CursorResult[Any]:
-    """Executes a statement with its own parameters among `names`. A list is expanded for `IN`; an empty one matches
+    """Execute a statement with those of `names` that it uses. A list is expanded for `IN`; an empty one matches
     nothing."""
     given = {name: value for name, value in names.items() if f":{name}" in statement}
     lists = {name: list(value) or [None] for name, value in given.items() if isinstance(value, list | tuple)}
@@ -47,8 +47,8 @@ def run(connection: Connection, statement: str, **names: object) -> CursorResult
 
 
 def rows(connection: Connection, statement: str, **names: object) -> list[Any]:
-    """Execute a statement on the driver itself and return all its rows, by name: SQLAlchemy's way there costs more than
-    the statement. A list is not expanded."""
+    """Execute a statement on the driver directly and return all its rows, by name: SQLAlchemy's overhead exceeds the
+    cost of the statement. A list is not expanded."""
     driver: Any = connection.connection.driver_connection
     if not is_shared(connection):
         cursor = driver.cursor()
@@ -64,14 +64,14 @@ def rows(connection: Connection, statement: str, **names: object) -> list[Any]:
 
 @lru_cache(maxsize=1024)
 def _numbered(statement: str) -> tuple[bytes, Sequence[str]]:
-    """The statement with `$1` for its first placeholder, and the names of all."""
+    """Return the statement with `$1` for its first placeholder, and the names of all."""
     places = list(dict.fromkeys(_PLACEHOLDER.findall(statement)))
     query = _PLACEHOLDER.sub(lambda match: f"${places.index(match[1]) + 1}", statement)
     return query.encode(), places
 
 
 def insert(connection: Connection, statement: str, given: Sequence[Mapping[str, object]]) -> list[Any]:
-    """Insert several rows by one statement, whose line of `VALUES` is repeated; returns as `rows` does."""
+    """Insert several rows with one statement by repeating its `VALUES` line; returns rows as `rows` does."""
     if not given:
         return []
     names = {f"{name}_{at}": one for at, row in enumerate(given) for name, one in row.items()}
@@ -118,16 +118,15 @@ def _awaited(operation: Operation[D, P, T], run: Callable[[D], Run]) -> Method[D
 
 @unique
 class Lock(IntEnum):
-    """Locks that let one transaction in at a time, on any replica; SQLite has one writer anyway.
-
-    The numbers below 100 are classes: a name in one keeps out that name alone. A number never changes: during an update,
-    replicas of two versions keep each other out by it. A worker's own lock has a random number of 62 bits (`Presence`).
-    """
+    """Locks that serialise transactions across replicas; SQLite has one writer anyway. Numbers below 100 are
+    classes: a named lock in one excludes only the same name. A number never changes, because replicas of two
+    versions exclude each other by it during an update. A worker's own lock has a random number of 62 bits
+    (`Presence`)."""
 
     SENDER = 1
-    """Held while a message of that sender arrives."""
+    """Held while a message of that sender is accepted."""
     CHAT = 2
-    """Held while a message arrives in that chat, whichever its topic, if there is a rate."""
+    """Held while a message is accepted in that chat, in any topic, if there is a rate."""
     STRANGERS = 3
     CODES = 4
     CLAIM = 5
@@ -138,14 +137,14 @@ class Lock(IntEnum):
     LOGIN = 9
     MIGRATION = 7_305_843_001_216
     ARCHIVE = 7_305_843_001_217
-    """Held while a conversation of the web chat is added to or erased."""
+    """Held while a web chat conversation is extended or erased."""
     UPLOADS = 7_305_843_001_218
     NOTES = 7_305_843_001_219
     APPROVALS = 7_305_843_001_231
 
 
 def lock(connection: Connection, kind: Lock, name: str | None = None) -> None:
-    """Waits for its turn, which lasts until the commit."""
+    """Acquire the lock until the commit."""
     if is_shared(connection):
         key = ":kind, COALESCE(hashtext(CAST(:name AS TEXT)), 0)" if kind < 100 else ":kind"
         run(connection, f"SELECT pg_advisory_xact_lock({key})", kind=int(kind), name=name)
@@ -156,4 +155,4 @@ SELECT pg_advisory_xact_lock({Lock.SESSION:d}, hashtext(:sid)),
     pg_advisory_xact_lock({Lock.SENDER:d}, hashtext(:sender)),
     pg_advisory_xact_lock({Lock.CHAT:d}, hashtext(:chat))
 """
-"""Waits for the messages that arrive before this one, on PostgreSQL; a NULL waits for nobody."""
+"""Waits for earlier messages on PostgreSQL; NULL waits for nothing."""

@@ -1,7 +1,7 @@
-"""The owners that a claim code made, the unused codes, and when the owners last heard of something.
+"""Claimed owners, unused codes, and when the owners were last notified of a cause.
 
-A code of the start makes the first owner. Afterwards an owner hands out codes for their other accounts, and may keep
-the page at this machine as an owner, too: that one never keeps the bot from being claimed.
+A startup code makes the first owner. After that, an owner issues codes for their other accounts, and may keep this
+machine's page as an owner too; the page alone never keeps the bot from being claimed.
 """
 
 from collections.abc import Collection, Sequence
@@ -16,15 +16,15 @@ from gateway.store.operations import Database, Lock, lock, reads, run, writes
 from gateway.store.sessions import LOCAL_CHANNEL, LOCAL_PERSON
 
 NOTICE_SECONDS = 3600.0
-"""Seconds in which the owners hear of one cause once."""
+"""Seconds in which the owners are notified of one cause only once."""
 CLAIM_SECONDS = 86_400.0
-"""Seconds that a claim code is good for."""
+"""Lifetime of a claim code in seconds."""
 BY_CLAIM = "claim code"
-"""The approver of a person whom a claim code made an owner."""
+"""The approver of a user whom a claim code made an owner."""
 ADD_SECONDS = 600.0
-"""Seconds that the code of an owner for another account of theirs is good for."""
+"""Lifetime in seconds of an owner's code for another of their accounts."""
 Claim: TypeAlias = Literal["claimed", "added", "known", "wrong", "muted"]
-"""`added`: by an owner's code; `known`: the sender is an owner already, and the code is still good."""
+"""`added`: by an owner's code; `known`: the sender is already an owner, and the code stays valid."""
 _PAGE = {"channel": LOCAL_CHANNEL, "account": "default", "person": LOCAL_PERSON.partition(":")[2]}
 _NO_OWNER = f"NOT EXISTS (SELECT 1 FROM contact WHERE owner = 1 AND channel || ':' || person <> '{LOCAL_PERSON}')"
 _OFFER = f"""
@@ -54,7 +54,7 @@ ON CONFLICT (cause) DO UPDATE SET at = excluded.at WHERE notice.at <= :since RET
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ClaimedOwner:
-    """`person` is `channel:id`; `source` is `BY_CLAIM`, or the owner who added them, at the time `at`."""
+    """`person` is `channel:id`; `source` is `BY_CLAIM`, or the owner who added them at the time `at`."""
 
     person: str
     name: str | None
@@ -69,7 +69,7 @@ class DatabaseOwners(Database):
 
     @writes
     def offer(self, connection: Connection, code: str, at: float) -> bool:
-        """Keeps the hash of a new claim code; False if the bot is claimed."""
+        """Store the hash of a new claim code. Return False if the bot is claimed."""
         run(connection, "DELETE FROM claim WHERE at <= :since", since=at - CLAIM_SECONDS)
         return run(connection, _OFFER, code=code, at=at).first() is not None
 
@@ -80,7 +80,7 @@ class DatabaseOwners(Database):
 
     @writes
     def invite(self, connection: Connection, code: str, owner: str, at: float) -> None:
-        """Store the hash of an owner's code for another account of theirs, in the place of their last one."""
+        """Store the hash of an owner's code for another of their accounts. It replaces their previous code."""
         run(connection, "DELETE FROM claim WHERE owner = :owner", owner=owner)
         run(
             connection, "INSERT INTO claim (code, at, owner) VALUES (:code, :at, :owner)", code=code, at=at, owner=owner
@@ -88,7 +88,7 @@ class DatabaseOwners(Database):
 
     @reads
     def is_inviting(self, connection: Connection, at: float) -> bool:
-        """Return whether an owner waits for another account of theirs."""
+        """Return whether any owner has an open code for another account."""
         invited = "SELECT 1 FROM claim WHERE owner IS NOT NULL AND at > :since"
         return run(connection, invited, since=at - ADD_SECONDS).first() is not None
 
@@ -104,9 +104,9 @@ class DatabaseOwners(Database):
         at: float,
         named: Sequence[str] = (),
     ) -> Claim:
-        """Make the person at `place`, a channel's account, an owner by the hash of a code, which is then spent. The code of
-        the start counts while there is no owner, and `named`, the config's, is empty. The same message `turn` has the same
-        result again; wrong codes count as those of pairing do."""
+        """Make the user at `place` an owner by the hash of a code, which is then used up. The startup code is valid
+        while there is no owner and `named`, the config's list, is empty. Idempotent per message `turn`; wrong codes
+        count like those of pairing."""
         channel, account, person = place
         by = f"{channel}:{person}"
         lock(connection, Lock.CLAIM)  # or two codes could make two owners
@@ -135,7 +135,7 @@ class DatabaseOwners(Database):
 
     @writes
     def adopt(self, connection: Connection, place: tuple[str, str, str], *, by: str, at: float) -> None:
-        """Make the person at `place`, a channel's account, an owner on behalf of the owner `by`. Idempotent."""
+        """Make the user at `place` an owner on behalf of the owner `by`. Idempotent."""
         channel, account, person = place
         lock(connection, Lock.CLAIM)
         if f"{channel}:{person}" in claimed(connection):
@@ -147,7 +147,7 @@ class DatabaseOwners(Database):
 
     @writes
     def keep_page(self, connection: Connection, kept: bool, *, by: str, at: float) -> None:
-        """Make the page at this machine an owner, too, or end that. Idempotent."""
+        """Make this machine's page an owner too, or end that. Idempotent."""
         lock(connection, Lock.CLAIM)
         if not kept:
             run(connection, _DISOWN, **_PAGE)
@@ -156,7 +156,7 @@ class DatabaseOwners(Database):
 
     @writes
     def disown(self, connection: Connection, person: str) -> bool:
-        """End the right of an owner whom another owner's code has made one. False if there is no such owner."""
+        """Remove an owner who was added by another owner's code. Return False if there is no such owner."""
         channel, _, id_ = person.partition(":")
         if all(it.person != person or it.source == BY_CLAIM for it in added_by(connection)):
             return False
@@ -166,18 +166,18 @@ class DatabaseOwners(Database):
 
     @reads
     def listed(self, connection: Connection) -> Sequence[ClaimedOwner]:
-        """List the claimed owners, the oldest first."""
+        """List the claimed owners, oldest first."""
         return added_by(connection)
 
     @reads
     def message(self, connection: Connection, turn: int) -> str | None:
-        """The inbox's body of the message that a notice is about, as long as it is kept."""
+        """Return the inbox body of the message that a notice is about, as long as it is stored."""
         body: str | None = run(connection, "SELECT body FROM inbox WHERE id = :turn", turn=turn).scalar()
         return body or None
 
     @writes
     def occasion(self, connection: Connection, cause: str, at: float) -> float:
-        """The time at which the owners hear of the cause: the same for all who ask within the hour."""
+        """Return the time of the notice about this cause: the same for every call within an hour."""
         since = at - NOTICE_SECONDS
         run(connection, "DELETE FROM notice WHERE at <= :since AND cause <> :cause", since=since, cause=cause)
         if (begun := run(connection, _OCCASION, cause=cause, at=at, since=since).scalar()) is None:
@@ -186,12 +186,12 @@ class DatabaseOwners(Database):
 
 
 def claimed(connection: Connection) -> Sequence[str]:
-    """The people whom a claim code made owners, as `owners` in the config names people."""
+    """Return the claimed owners in the form of `owners` in the config."""
     return list(run(connection, _CLAIMED).scalars())
 
 
 def added_by(connection: Connection, owner: str | None = None) -> Sequence[ClaimedOwner]:
-    """The claimed owners, the oldest first; with `owner`, those whom that one has added."""
+    """Return the claimed owners, oldest first; with `owner`, only those added by that one."""
     shown = """
     SELECT channel || ':' || person AS person, max(name) AS name, min(approved_by) AS source, min(approved_at) AS at
     FROM contact WHERE owner = 1 GROUP BY channel, person ORDER BY 4, 1
@@ -201,7 +201,7 @@ def added_by(connection: Connection, owner: str | None = None) -> Sequence[Claim
 
 
 def _inviter(connection: Connection, code: str, owners: Collection[str], *, at: float) -> str | None:
-    """The owner whose unspent code it is, as long as they are one."""
+    """Return the owner who issued this unused code, if they are still an owner."""
     asked = "SELECT owner FROM claim WHERE code = :code AND at > :since AND owner IS NOT NULL"
     inviter: str | None = run(connection, asked, code=code, since=at - ADD_SECONDS).scalar()
     return inviter if inviter in owners else None

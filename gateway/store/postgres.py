@@ -1,8 +1,8 @@
-"""The store on PostgreSQL: the same promises for any number of replicas behind a balancer.
+"""The store on PostgreSQL, with the same guarantees for any number of replicas behind a load balancer.
 
-No connection is held while a model or a tool runs. `Presence` announces this worker; everything that is written names its
-epoch, so a worker that was taken for dead can do no harm. A replica that is frozen within a transaction keeps no lock: the
-server ends a transaction that is idle for as long as a lease.
+No connection is held while a model or a tool runs. `Presence` announces this worker; every write names its epoch, so a
+worker that was presumed dead can do no harm. A replica that freezes within a transaction keeps no lock: the server ends
+a transaction that is idle for as long as a lease.
 """
 
 import asyncio
@@ -56,7 +56,7 @@ WHERE s.owner IS NULL AND s.pending > 0
    OR s.owner IS NOT NULL AND NOT EXISTS (SELECT FROM worker w WHERE w.id = s.owner)
 ORDER BY s.id LIMIT :limit FOR UPDATE OF s SKIP LOCKED
 """
-"""A chat that another worker is taking is passed over."""
+"""Skips a session that another worker is claiming."""
 BURY = """
 DELETE FROM worker w WHERE expires < clock_timestamp() - interval '1 minute'
 AND NOT EXISTS (SELECT FROM session WHERE owner = w.id)
@@ -67,7 +67,7 @@ log = structlog.get_logger()
 
 
 class PostgresStore(Store):
-    """`Store` on the database at `conninfo`, a libpq address, which is shown as `at`. Creates missing tables."""
+    """`Store` on the database at `conninfo`, a libpq address; `at` is its display name. Creates missing tables."""
 
     shared = True
     claimable = CLAIMABLE
@@ -118,7 +118,7 @@ class PostgresStore(Store):
         return "gone" if self._presence is not None and not self._presence.is_connected else self._transactions.fault
 
     async def accept(self, delivery: Delivery, **limits: Any) -> Acceptance:
-        """Messages of one chat pass one after the other: their order is that of their arrival, not of the threads."""
+        """Serialise the messages of one session, so that their order is that of arrival, not of threads."""
         async with self._turnstiles.setdefault(delivery.sid, asyncio.Lock()):
             return await super().accept(delivery, **limits)
 
@@ -141,7 +141,7 @@ class PostgresStore(Store):
 
 
 class Transactions:
-    """Operations off the event loop, on at most `connections`, each opened when first needed."""
+    """Run operations off the event loop, on at most `connections`, each opened when first needed."""
 
     def __init__(self, conninfo: str, *, connections: int, idle_seconds: float) -> None:
         creator = partial(_connected, conninfo, idle_seconds)
@@ -150,15 +150,15 @@ class Transactions:
         )
         self._threads = ThreadPoolExecutor(connections, thread_name_prefix="store")
         self._open: list[Connection] = []
-        """The idle ones."""
+        """The idle connections."""
         self._free = asyncio.Semaphore(connections)
         self._apart = asyncio.Semaphore(min(APART_MAX, connections // 2))
         self.fault: DatabaseFault | None = None
-        """The fault for which the newest operations failed; None if they did not."""
+        """The fault of the newest operations; None if they succeeded."""
 
     async def call(self, operation: Callable[[Connection], T]) -> T:
-        """Run it in one transaction and commit. Raises Fenced, or StoreUnavailable, which says nothing of what was to be
-        written."""
+        """Run an operation in one transaction and commit. Raises Fenced, or StoreUnavailable, whose text never
+        contains the data."""
 
         # Without psycopg's pipeline: within one, a frozen process is not idle to the server and would keep its locks.
         def transaction(connection: Connection) -> T:
@@ -171,12 +171,13 @@ class Transactions:
         return await self.each(transaction)
 
     async def apart(self, operation: Callable[[Connection], T]) -> T:
-        """Run it as `call` does, but a few at a time: some wait for a lock, and the queue must not wait for them."""
+        """Run it as `call` does, but only a few at a time: some wait for a lock, and the queue must not wait for
+        them."""
         async with self._apart:
             return await self.call(operation)
 
     async def each(self, operation: Callable[[Connection], T]) -> T:
-        """Run it with a commit for each of its statements. Raises as `call` does."""
+        """Run it with a commit for each of its statements. Raises the errors of `call`."""
         try:
             async with asyncio.timeout(POOL_WAIT_SECONDS if self._free.locked() else None):
                 await self._free.acquire()
@@ -221,7 +222,7 @@ class Transactions:
             return self._engine.connect()
 
     def _give_back(self, connection: Connection) -> None:
-        """Roll back; a connection that cannot is closed."""
+        """Roll back and return the connection to the pool; close it if that fails."""
         try:
             driver: Any = connection.connection.driver_connection
             driver.execute("ROLLBACK")
@@ -238,7 +239,7 @@ class Transactions:
 
 
 def command(driver: psycopg.Connection[Any], statement: bytes) -> None:
-    """Run what has no parameters and no rows, without the cost of a cursor."""
+    """Execute a statement without parameters or rows, and without the cost of a cursor."""
     result = driver.pgconn.exec_(statement)
     if result.status != psycopg.pq.ExecStatus.COMMAND_OK:
         raise psycopg.errors.error_from_result(result)
@@ -254,14 +255,12 @@ def _connected(conninfo: str, idle_seconds: float) -> psycopg.Connection[Any]:
 
 @dataclass(eq=False, kw_only=True)
 class Presence:
-    """Announce `worker` by a lease row, an advisory lock and a LISTEN connection. `on_notify` is called on its thread with a
-    session, or None for all.
-
-    It has a connection and a thread to itself: on the event loop a blocking tool would starve it, and a healthy worker
-    would be taken for dead. A process that dies drops its lock with its connection, and its chats are taken over within a
-    second; a frozen one is taken over when its row expires, by the database's clock. A broken connection is opened again:
-    a chat that was taken meanwhile has a higher epoch, so nothing can be written twice.
-    """
+    """Announce `worker` by a lease row, an advisory lock and a LISTEN connection. `on_notify` is called on its
+    thread with a session, or None for all. It has its own connection and thread: on the event loop a blocking tool
+    would starve it, and a healthy worker would look dead. A process that dies drops its lock with its connection,
+    and its sessions are taken over within a second; those of a frozen process when its row expires, by the
+    database's clock. A broken connection is reopened. A session that was taken over meanwhile has a higher epoch, so
+    nothing can be written twice."""
 
     conninfo: str
     worker: str
@@ -271,15 +270,15 @@ class Presence:
     def __post_init__(self) -> None:
         self._renewed = 0.0
         self.is_connected = True
-        """False while the database cannot be reached."""
+        """False while the database is unreachable."""
         self._closing = threading.Event()
         self.announced = threading.Event()
         self._thread = threading.Thread(target=self._work, name="store-presence", daemon=True)
         self._thread.start()
 
     def lease_valid(self) -> bool:
-        """Returns True if the last renewal is recent enough that no other worker can own our chats. A thawed process may
-        trust it too: the monotonic clock ran on while it was frozen."""
+        """Return whether the last renewal is recent enough that no other worker can own our sessions. A thawed
+        process may trust it too, because the monotonic clock ran on while it was frozen."""
         return time.monotonic() - self._renewed < self.lease_seconds
 
     def close(self) -> None:
@@ -299,7 +298,7 @@ class Presence:
                 self._closing.wait(RECONNECT_SECONDS)
 
     def _announce(self, connection: psycopg.Connection) -> None:
-        """Takes the lock before writing the row that names it: a row whose lock is free belongs to a dead worker."""
+        """Take the lock before writing the row that names it: a row whose lock is free belongs to a dead worker."""
         lock_key = secrets.randbits(62)
         connection.execute("SELECT pg_advisory_lock(%s)", [lock_key])
         connection.execute(

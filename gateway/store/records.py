@@ -1,4 +1,5 @@
-"""Records that the store takes and gives: messages and reply parts, chats and leases, transcripts with marks, usage."""
+"""Records that the store accepts and returns: messages and reply parts, sessions and leases, transcripts with marks,
+usage."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -14,8 +15,8 @@ from gateway.store.sessions import CONTROL, sender_of
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Spent:
-    """The usage of model requests, counted for each of `scopes` on `day`, such as 2026-11-22. Their order is agent, chat,
-    sender: two turns with the same scopes never deadlock."""
+    """The usage of model requests, counted for each of `scopes` on `day`, such as 2026-11-22. Scopes are ordered
+    agent, chat, sender, so two turns with the same scopes never deadlock."""
 
     scopes: tuple[str, ...]
     day: str
@@ -29,8 +30,8 @@ class Spent:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ScopeUsage:
-    """A scope's spending in a day, and in the days of its month up to then. `warned` is the turn with the warning that most
-    of it is used, 0 for none."""
+    """A scope's usage on a day, and in its month up to that day. `warned` is the turn with the warning that most of
+    the budget is used, 0 for none."""
 
     scope: str
     tokens: int = 0
@@ -41,12 +42,12 @@ class ScopeUsage:
 
 
 def month_of(day: str) -> str:
-    """The month of a day: `2026-11`, under which the month's warning is kept."""
+    """Return the month of a day, such as `2026-11`, the key of the month's warning."""
     return day[:7]
 
 
 def limits_of(rates: Mapping[Rated, Rate]) -> dict[str, float]:
-    """The rates as placeholders; a missing rate gets a limit that is never reached."""
+    """Return the rates as statement parameters; a missing rate gets a limit that is never reached."""
     of = {whose: rates.get(whose, Rate(count=2**31 - 1, seconds=0.0)) for whose in get_args(Rated)}
     counts = {f"{whose}_count": rate.count for whose, rate in of.items()}
     return counts | {f"{whose}_seconds": rate.seconds for whose, rate in of.items()}
@@ -62,7 +63,7 @@ class NewPart:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class OutboxPart:
-    """One row of the outbox. `ambiguous` counts the attempts that may have arrived. `attempt_started_at` is set from
+    """A row of the outbox. `ambiguous` counts the attempts that may have arrived. `attempt_started_at` is set from
     `begin` until the outcome is recorded. `begun`: this process recorded the start and has not sent yet."""
 
     id: int
@@ -80,7 +81,7 @@ class OutboxPart:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SentPart:
-    """A part that was sent, its session, and the inbox body that it answers, empty if erased. `ext_id` is None while the
+    """A sent part, its session, and the inbox body that it answers, empty if erased. `ext_id` is None while the
     `message` tool is sending it."""
 
     payload: str
@@ -89,12 +90,12 @@ class SentPart:
     ext_id: str | None
     turn: int
     part: int
-    """Below zero for one of the `message` tool's."""
+    """Negative for a part of the `message` tool."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StoredAnswer:
-    """The outcome of a message that is done with: the content of its `final` row, and the payloads of its reply."""
+    """The outcome of a finished message: the content of its `final` row, and the payloads of its reply."""
 
     final: str
     payloads: Sequence[str]
@@ -103,18 +104,18 @@ class StoredAnswer:
 Kind: TypeAlias = Literal["user", "steered", "assistant", "toolResult", "drained", "final"]
 MarkKind: TypeAlias = Literal["new", "summary", "settings", "undone", "draft"]
 HistoryMode: TypeAlias = Literal["full", "incremental"]
-"""A row in front of a history says if it has all turns, or only those behind what was known."""
+"""The first row of a loaded history says whether it has all turns, or only those after the known ones."""
 ContactState: TypeAlias = Literal["paired", "waiting", "silent", "crowded", "new"]
-"""A person at a channel account may write, waits with a code, has had every line of this hour, finds too many others
-waiting, or is none of these."""
+"""A user at a channel account: may write, waits with a code, has had every line of this hour, finds too many others
+waiting, or is new."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Spoken:
-    """A message with words in a transcript row, by which a recall and an erasure find them: in `parts` parts of its content
-    or, if quoted or heard, in its metadata. What is `copied` is a tool's result, or a reminder's run: `message` names the
-    older text that it repeats, as `tools.tool` does. `person` is `channel:id`, empty if unknown; `direct`: they are alone
-    with the bot."""
+    """A message whose text is in a transcript row, so that a recall and an erasure find it: in `parts` parts of its
+    content or, if quoted or heard, in its metadata. `copied` is a tool result or a reminder's run: `message` names
+    the older text that it repeats, as `tools.tool` does. `person` is `channel:id`, empty if unknown; `direct`: it is
+    a direct chat."""
 
     message: str
     person: str
@@ -131,11 +132,9 @@ class Spoken:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Delivery:
-    """A message to accept. `dedupe` is one or two keys, scoped to channel and account.
-
-    `sender` is counted over all chats, if set. `interrupts`: the chat's earlier work is to be stopped. `chat` is the chat
-    with all its topics; it counts towards `rates`.
-    """
+    """A message to accept. `dedupe` is one or two keys, scoped to channel and account. `sender` is counted over all
+    chats, if set. `interrupts`: stop the session's earlier work. `chat` is the chat with all its topics; it counts
+    towards `rates`."""
 
     sid: str
     dedupe: tuple[str, ...]
@@ -146,16 +145,17 @@ class Delivery:
     chat: str = ""
     rates: Mapping[Rated, Rate] = field(default_factory=dict)
     internal: bool = False
-    """It is the gateway's own, and no limit of messages that wait keeps it out."""
+    """It is the gateway's own message, exempt from queue limits."""
     again: bool = False  # a copy of a message that came before
     at_once: bool = False
-    """It stops or decides something, which takes effect with the acceptance."""
+    """It stops or decides something, which takes effect when it is accepted."""
     repeatable: bool = False
-    """A refused message may come again under its key: a program repeats it on purpose."""
+    """A rejected message may be sent again under its key: an API client retries on purpose."""
 
     @classmethod
     def of(cls, inbound: Inbound, *, sid: str, names: Sequence[str], at: float, **options: Any) -> "Delivery":
-        """Puts a message into a session, as its sender's by default. `names` are its dedupe keys within the account."""
+        """Build a delivery to a session, by default as the message's sender. `names` are its dedupe keys within the
+        account."""
         message, options = inbound.context, {"sender": sender_of(inbound.context), **options}
         dedupe = tuple(f"{message.channel}:{message.account}:{name}" for name in names)
         body = inbound_json.dump_json(inbound).decode()
@@ -163,7 +163,7 @@ class Delivery:
 
     @classmethod
     def own(cls, inbound: Inbound, *names: str, sid: str, at: float, sender: str | None = None) -> "Delivery":
-        """Puts a message of the gateway's own into a session. `names` are its dedupe keys, for any account."""
+        """Build a delivery of a gateway message to a session. `names` are its dedupe keys, for any account."""
         body = inbound_json.dump_json(inbound).decode()
         return cls(sid=sid, dedupe=names, body=body, at=at, sender=sender, internal=True)
 
@@ -174,7 +174,7 @@ class Delivery:
 
     @property
     def row(self) -> dict[str, Any]:
-        """The values that the inbox keeps of it, by column."""
+        """The values of the inbox row, by column."""
         first, *second = self.dedupe
         row = {"dedupe": first, "dedupe_text": second[0] if second else None, "sid": self.sid, "body": self.body}
         channel, _, rest = (self.sender or "").partition(":")
@@ -185,7 +185,7 @@ class Delivery:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Lease:
-    """One chat, owned."""
+    """Ownership of one session, with its fencing token."""
 
     sid: str
     epoch: int
@@ -197,8 +197,8 @@ class Lease:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Acceptance:
-    """`turn` is None for a redelivery. `lease` is set if this worker owns the chat: a lane is started for a new epoch.
-    `rate_limited_by` is the rate that the message exceeds."""
+    """The result of accepting a message. `turn` is None for a redelivery. `lease` is set if this worker owns the
+    session: a lane is started for a new epoch. `rate_limited_by` is the exceeded rate."""
 
     turn: int | None
     lease: Lease | None = None
@@ -208,8 +208,8 @@ class Acceptance:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Entry:
-    """One row of a transcript; as loaded also a mark, or how it was read. What it `spent` is counted in the commit that
-    writes it, and that commit also records what is `spoken` in it."""
+    """One row of a transcript; as loaded also a mark, or how it was read. The commit that writes it also counts what
+    it `spent` and records what is `spoken` in it."""
 
     turn: int
     kind: Kind | MarkKind | HistoryMode
@@ -220,9 +220,9 @@ class Entry:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SessionMark:
-    """A command's or a compaction's note on a conversation; its rows stay. `new`: the conversation restarts behind
-    `turn`. `summary`: a `Summary` replaces all turns up to `turn`. `settings`: valid from `turn` on, until the next ones
-    or a `new`. `undone`: that one turn is out of the history. Each is written once per turn."""
+    """A note of a command or of compaction on a conversation; its rows stay. `new`: the conversation restarts after
+    `turn`. `summary`: a `Summary` replaces all turns up to `turn`. `settings`: valid from `turn` until the next ones
+    or a `new`. `undone`: that turn is not part of the history. Each is written once per turn."""
 
     turn: int
     kind: MarkKind
@@ -236,8 +236,8 @@ class SessionMark:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Summary:
-    """The content of a `summary` mark. `by` is the turn or command that made it of `turns` turns. Its cost, `answers`
-    without their words, is counted with the first step behind the turn's first `steps`."""
+    """The content of a `summary` mark. `by` is the turn or command that summarised `turns` turns. Its cost, in
+    `answers` without text, is counted with the first step after the turn's first `steps`."""
 
     text: str
     by: int
@@ -245,14 +245,14 @@ class Summary:
     steps: int = 0
     answers: tuple[AssistantMessage, ...] = ()
     external: bool = False
-    """It replaces text of strangers."""
+    """It replaces untrusted text."""
 
     def mark(self, turn: int, at: float) -> SessionMark:
         return SessionMark(turn=turn, kind="summary", content=summary_json.dump_json(self).decode(), at=at)
 
     @classmethod
     def read(cls, content: str) -> "Summary":
-        """Reads also old marks, which held the text alone."""
+        """Parse a mark, including old ones, which held only the text."""
         try:
             return summary_json.validate_json(content)
         except ValidationError:
@@ -274,7 +274,7 @@ class WaitingMessage:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Concerned:
-    """A message that a stop concerns. `begun`: its turn has begun, or had."""
+    """A message that a stop applies to. `begun`: its turn has begun."""
 
     turn: int
     body: str
@@ -283,8 +283,8 @@ class Concerned:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Bill:
-    """The content of a turn's `final` row. `current`: it belongs to the conversation since it began; `recent`: to the time
-    that was asked for."""
+    """The content of a turn's `final` row. `current`: it belongs to the current conversation; `recent`: it is within
+    the requested time."""
 
     content: str
     current: bool
@@ -293,8 +293,8 @@ class Bill:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Known:
-    """The finished turns that a reader has, up to the row `seq`. While the database gives the same `version`, none was
-    removed."""
+    """The finished turns that a reader has, up to the row `seq`. While the database returns the same `version`, none
+    was removed."""
 
     seq: int
     version: str
@@ -302,9 +302,9 @@ class Known:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Work:
-    """The work of a chat: its oldest waiting messages, the first one's turn as journaled so far, and the finished turns
-    before it. Turns below `stopped` do not run; `superseded`: a message of this chat stopped them. `settings` is JSON;
-    `summary` replaces what was before `history`, its text is empty without one."""
+    """The work of a session: its oldest waiting messages, the journaled rows of the first one's turn, and the
+    finished turns before it. Turns below `stopped` do not run; `superseded`: a message of this chat stopped them.
+    `settings` is JSON; `summary` replaces what was before `history`, and its text is empty if there is none."""
 
     waiting: Sequence[WaitingMessage]
     history: Sequence[Entry]
@@ -316,30 +316,30 @@ class Work:
     begun: int = 0
     """The turn that the database has as begun; 0 for none."""
     has_notes: bool = False
-    """True if the sender of the first message has had notes taken."""
+    """True if the sender of the first message has notes."""
     known: Known | None = None
-    """The `known` for the next load."""
+    """The `known` to pass to the next load."""
     continues: bool = False
     """`history` holds only the turns after `known`."""
     numbers: Sequence[int] = ()
     turns: Sequence[Sequence[Message]] = ()
-    """The turns of the history and their numbers, once `gateway.turns.history` has read them."""
+    """The turns of the history, once `gateway.turns.history` has read them."""
     revision: int = 0
-    """The number of times that something had been taken out of the conversation when this was read."""
+    """The number of removals from the conversation up to this read."""
 
     @property
     def steps(self) -> int:
-        """The answers and results that the turn has journaled."""
+        """The number of answers and results that the turn has journaled."""
         return sum(row.kind in ("assistant", "toolResult") for row in self.so_far)
 
     @property
     def made(self) -> Summary | None:
-        """The summary that the turn has made, before its process died."""
+        """The summary that the turn made before its process died."""
         return self.summary if self.so_far and self.so_far[0].turn == self.summary.by else None
 
     @classmethod
     def of(cls, rows: Sequence[Mapping[str, Any]], entries: Sequence[Entry]) -> "Work":
-        """Builds the work from waiting rows and the transcript with its marks."""
+        """Build the work from waiting rows and the transcript with its marks."""
         first = rows[0]["turn"] if rows else None
         marks = {entry.kind: entry for entry in entries if entry.kind in ("new", "summary", "settings")}
         begin = marks["new"].turn if "new" in marks else 0
@@ -362,14 +362,14 @@ class Work:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class View:
-    """A session as loaded: the parts still to be sent, in order, and the work behind them."""
+    """A loaded session: the parts still to be sent, in order, and the work after them."""
 
     parts: Sequence[OutboxPart]
     work: Work | None
 
     @classmethod
     def of(cls, parts: Sequence[OutboxPart], rows: Sequence[Mapping[str, Any]], entries: Sequence[Entry]) -> "View":
-        """Builds the view from waiting rows and the transcript with its marks."""
+        """Build the view from waiting rows and the transcript with its marks."""
         if not rows:
             return cls(parts=parts, work=None)
         first: Any = {name: rows[0][name] for name in ("stopped", "revision", "begun")}
@@ -379,7 +379,8 @@ class View:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SessionState:
-    """The state of a chat at a write: messages that wait, the turn below which all is stopped, and its revision."""
+    """The state of a session at a write: the number of waiting messages, the turn below which everything is stopped,
+    and its revision."""
 
     pending: int
     stopped: int

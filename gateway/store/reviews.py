@@ -1,7 +1,7 @@
-"""Tools of MCP servers as owners have seen them: the definition that was accepted, and the waiting one.
+"""Tools of MCP servers as owners have reviewed them: the accepted definition, and the pending one.
 
-What a server lists first is taken as seen: the operator has just named it. Later, what is new or differs waits. A tool that
-is gone keeps its row, so that it cannot come back as another one.
+The first listing of a server is accepted, because the operator has just configured it. Later, new or changed tools are
+pending. A tool that disappears keeps its row, so that it cannot return as a different one.
 """
 
 import hashlib
@@ -13,7 +13,7 @@ from gateway.store.operations import Database, Lock, lock, reads, run, writes
 from tools.mcp.server import Review
 
 FIRST = "first listing"
-"""Accepts what a server lists first."""
+"""The reviewer of a server's first listing."""
 _ACCEPT = """
 INSERT INTO mcp_tool (server, tool, accepted, pending, hash, accepted_at, accepted_by)
 VALUES (:server, :tool, :text, '', :hash, :at, :by)
@@ -28,14 +28,14 @@ ON CONFLICT (server, tool) DO UPDATE SET pending = excluded.pending
 
 class DatabaseReviews(Database):
     async def record(self, server: str, listed: Mapping[str, str], at: float) -> Mapping[str, Review]:
-        """Keeps what a server lists, and returns what is known then."""
+        """Store a server's listing and return its reviews."""
         known = await self.of(server)
         differing = {tool: text for tool, text in listed.items() if text != (known.get(tool) or Review()).accepted}
         return known if known and _waiting(known) == differing else await self._record(server, listed, at)
 
     @reads
     def of(self, connection: Connection, server: str) -> Mapping[str, Review]:
-        """The server's reviews, keyed by the tool's name there."""
+        """Return the server's reviews by tool name."""
         return reviewed(connection, server)
 
     @writes
@@ -56,8 +56,8 @@ class DatabaseReviews(Database):
 
     @writes
     def accept(self, connection: Connection, server: str, *, by: str, at: float, digest: str | None) -> list[str]:
-        """Accepts what waits, if it is still what `digest` names, or in any case without one; returns the tools. Of the same
-        person, the same `digest` has the same result again."""
+        """Accept the pending tools if they still match `digest`, or in any case without one. Return the tools.
+        Idempotent per user and `digest`."""
         known = reviewed(connection, server)
         if digest is not None and digest != digest_of(known):
             return _accepted_before(connection, server, by, digest)
@@ -68,7 +68,7 @@ class DatabaseReviews(Database):
 
 
 def digest_of(known: Mapping[str, Review]) -> str:
-    """The digest of what waits."""
+    """Return the digest of the pending tools."""
     return _digest(_waiting(known))
 
 
@@ -82,7 +82,7 @@ def _digest(texts: Mapping[str, str]) -> str:
 
 
 def _accepted_before(connection: Connection, server: str, by: str, digest: str) -> list[str]:
-    """The tools that a person accepted together under that digest."""
+    """Return the tools that a user accepted together under that digest."""
     accepted: dict[float, dict[str, str]] = {}
     theirs = "SELECT tool, accepted, accepted_at FROM mcp_tool WHERE server = :server AND accepted_by = :by"
     for row in run(connection, theirs, server=server, by=by):

@@ -1,4 +1,4 @@
-"""Messages that the gateway itself puts into the inbox, instead of a door, and the outcome of one."""
+"""Messages that the gateway itself puts into the inbox, and the outcome of one."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,15 +12,15 @@ from gateway.store.statements import COUNT_MESSAGE, INSERT_MESSAGE, InboxStatus,
 
 
 def put(connection: Connection, delivery: Delivery, worker: str | None = None) -> tuple[int | None, Lease | None]:
-    """Put the message into the inbox, once for its key, and count it on its chat's row. Returns its number, None if it
-    is there already. An idle chat becomes the worker's, whose lease is returned, too; without a worker the chat's lane or
-    the next sweep finds the message."""
+    """Put the message into the inbox and count it on its session's row. Idempotent by key: the number is None if it
+    exists already. An idle session becomes the worker's, whose lease is returned too; without a worker, the
+    session's lane or the next sweep finds the message."""
     turn: int | None = value(connection, INSERT_MESSAGE, **delivery.row)
     return turn, count(connection, delivery.sid, worker) if turn is not None else None
 
 
 def count(connection: Connection, sid: str, owner: str | None, *, stopped: int = 0, begun: int = 0) -> Lease | None:
-    """Count a message on its chat's row; returns the lease if the chat is the owner's."""
+    """Count a message on its session's row. Return the lease if the owner has the session."""
     return held(sid, owner, *values(connection, COUNT_MESSAGE, sid=sid, owner=owner, stopped=stopped, begun=begun))
 
 
@@ -36,7 +36,8 @@ FROM inbox i LEFT JOIN outbox o ON o.turn = i.id AND o.part >= 0 WHERE i.dedupe 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SendOutcome:
-    """`message_ids` are the platform's, of the parts that were sent, in order. `reason` says why it was refused."""
+    """The outcome of a send. `message_ids` are the platform's ids of the sent parts, in order. `reason` says why it
+    was rejected."""
 
     state: Literal["waiting", "sent", "refused"]
     message_ids: tuple[str, ...] = ()
@@ -46,7 +47,7 @@ class SendOutcome:
 class DatabaseSends(Database):
     @writes
     def queue(self, connection: Connection, delivery: Delivery) -> None:
-        """Puts a message into the inbox without a worker; the next sweep finds it."""
+        """Put a message into the inbox without a worker; the next sweep finds it."""
         put(connection, delivery)
 
     @reads

@@ -1,4 +1,4 @@
-"""A session's name: the conversation of a message. Pure: config and message in, names out."""
+"""Session keys and access rules. Pure functions of config and message."""
 
 from collections.abc import Collection
 from contextlib import suppress
@@ -13,19 +13,19 @@ from channels.web.admission import OPERATOR
 from gateway.config.root import Config, holding
 
 CONTROL = "aside:"
-"""The ids of sessions beside conversations begin with it: those of commands and notes, which never wait behind a turn."""
+"""The prefix of control sessions, which hold commands and notes and never wait for a turn."""
 _SAY = "say:"
 SAYING = CONTROL + _SAY
-"""The ids of saying sessions begin with it: those of messages that programs, schedules and the gateway itself send, which
-people never wait for."""
+"""The prefix of saying sessions, for messages that programs, schedules and the gateway itself send, which no user
+waits for."""
 CHOICE = "choice:"
-"""The ids begin with it under which people's choices are kept; no conversation's does."""
+"""The prefix of ids that store users' choices; no conversation has it."""
 LOCAL_CHANNEL = "web"
 LOCAL_PERSON = f"{LOCAL_CHANNEL}:{OPERATOR}"
 
 
 def message_in(channel: str, account: str, chat: Chat, sender: str) -> MessageContext:
-    """A message without a real sender or words, mentioning the bot: to ask how one would be routed."""
+    """Build a message without a real sender or text that mentions the bot, to check how one would be routed."""
     return MessageContext(
         channel=channel,
         account=account,
@@ -39,33 +39,33 @@ def message_in(channel: str, account: str, chat: Chat, sender: str) -> MessageCo
 
 
 def person_of(message: MessageContext) -> str:
-    """The sender as the config names people: `channel:id`, at any account."""
+    """Return the sender as the config names users: `channel:id`, at any account."""
     return f"{message.channel}:{message.sender.id}"
 
 
 def sender_of(message: MessageContext) -> str:
-    """The sender as the database names people: `channel:account:id`."""
+    """Return the sender as the database names users: `channel:account:id`."""
     return f"{message.channel}:{message.account}:{message.sender.id}"
 
 
 def sender_behind(context: MessageContext) -> str | None:
-    """The sender as the database names them; None for the operator's own turns, which have no sender."""
+    """Return the sender as the database names users; None for the operator's own turns, which have no sender."""
     return sender_of(context) if context.sender.id else None
 
 
 def chat_of(message: MessageContext) -> str:
-    """The chat with all its topics: `channel:account:id`."""
+    """Return the chat with all its topics: `channel:account:id`."""
     return f"{message.channel}:{message.account}:{message.chat.id}"
 
 
 def is_of_person(name: str, channel: str, person: str) -> bool:
-    """Returns True if `channel:id` or `channel:account:id` names that person."""
+    """Return whether `channel:id` or `channel:account:id` names that user."""
     return name == f"{channel}:{person}" or (name.startswith(f"{channel}:") and name.endswith(f":{person}"))
 
 
 def session_key(agent: str, context: MessageContext, scope: SessionScope) -> str:
-    """The name of the conversation: `agent:coder:feishu:default:oc_1`, `:thread:…` for a topic inside the chat, and
-    `:sender:…` if each person in a group has their own. Different conversations never share a key."""
+    """Return the key of the conversation: `agent:coder:feishu:default:oc_1`, with `:thread:…` for a topic and
+    `:sender:…` if each member of a group has a separate session. Different conversations never share a key."""
     chat = context.chat
     thread = () if chat.thread is None else ("thread", chat.thread)
     sender = ("sender", context.sender.id) if scope == "sender" and chat.kind == "group" else ()
@@ -73,15 +73,15 @@ def session_key(agent: str, context: MessageContext, scope: SessionScope) -> str
 
 
 def chat_session(agent: str, *place: str) -> str:
-    """The session's name, by channel, account and chat, and what follows in pairs."""
+    """Return a session key from channel, account and chat, followed by pairs."""
     parts = ["agent", agent, *place]
     return ":".join(part.replace("%", "%25").replace(":", "%3A") for part in parts)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SessionParts:
-    """The parts of a conversation's key. `sender` is set if it is one person's in a group; `task` and `by` if it is a
-    task's: its id, and the agent that asked."""
+    """The parts of a conversation's key. `sender` is set if it belongs to one member of a group; `task` and `by` for
+    a task: its id, and the agent that asked."""
 
     agent: str
     channel: str
@@ -94,12 +94,12 @@ class SessionParts:
 
     @property
     def place(self) -> str:
-        """The chat with all its topics, as `chat_of` names it."""
+        """The chat with all its topics, in the form of `chat_of`."""
         return f"{self.channel}:{self.account}:{self.chat}"
 
 
 def session_parts(session: str) -> SessionParts:
-    """Parses a conversation's key. Raises ValueError for any other text."""
+    """Parse a conversation's key. Raises ValueError for any other text."""
     parts = [part.replace("%3A", ":").replace("%25", "%") for part in session.split(":")]
     _, agent, channel, account, chat, *more = parts
     return SessionParts(
@@ -108,25 +108,25 @@ def session_parts(session: str) -> SessionParts:
 
 
 def chat_named(session: str) -> str:
-    """The chat with all its topics that a session sends to."""
+    """Return the chat, with all its topics, that a session sends to."""
     with suppress(ValueError):
         return session_parts(conversation(session)).place
     return conversation(session)
 
 
 def task_session(agent: str, parent: str, task: str) -> str:
-    """The name of the conversation that a task has for itself, beside the one that asked."""
+    """Return the key of a task's own conversation."""
     _, by, place = parent.split(":", 2)
     return f"agent:{agent}:{place}:task:{task}:by:{by}"
 
 
 def task_of(session: str) -> str | None:
-    """The id of the task whose conversation it is, or None."""
+    """Return the id of the task that this conversation belongs to, or None."""
     return session_parts(session).task if ":task:" in session and not is_control(session) else None
 
 
 def parent_of(session: str) -> str:
-    """The conversation that asked for a task, by the task's; any other is its own."""
+    """Return the conversation that started a task; any other conversation is its own parent."""
     if task_of(session) is None:
         return session
     place, _, by = session.rpartition(":by:")
@@ -138,16 +138,17 @@ def agent_of(session: str) -> str:
 
 
 def is_owner(owners: Collection[str], context: MessageContext) -> bool:
-    """Returns True if an owner wrote it. Without owners that is the operator, in the web chat. The operator's own turns
-    have an owner's rights, unless words of strangers are in them."""
+    """Return whether an owner wrote it. Without owners that is the operator, in the web chat. The operator's own
+    turns have an owner's rights unless they contain untrusted text."""
     if context.origin and context.origin.by_operator:
         return not context.origin.external
     return person_of(context) in owners if owners else person_of(context) == LOCAL_PERSON
 
 
 def is_open(config: Config, owners: Collection[str], agent: str, context: MessageContext, *, chosen: str = "") -> bool:
-    """Return True if the sender may talk to the agent: an owner may talk to every one, others to none that bindings keep for
-    others. `chosen` is the agent that `/agent` has set for the chat: for a group only owners may do so, and for all."""
+    """Return whether the sender may talk to the agent. Owners may talk to all agents; other users to none that
+    bindings reserve for others. `chosen` is the agent that `/agent` set for the chat: in a group only owners may set
+    it, and it applies to everyone."""
     bound = [it for it in config.routes if it.agent == agent]
     is_free = not bound or agent == config.agents.list[0].id or bool(holding(bound, context))
     is_by_owner = chosen == agent and context.chat.kind == "group" and config.commands.get("agent", "owner") == "owner"
@@ -155,28 +156,29 @@ def is_open(config: Config, owners: Collection[str], agent: str, context: Messag
 
 
 def is_with_owner(owners: Collection[str], context: MessageContext) -> bool:
-    """True if it is a direct chat with one of them; the operator's own turn may be in any chat."""
+    """Return whether it is a direct chat with an owner. The operator's own turn is not one, whatever its chat."""
     is_by_operator = context.origin is not None and context.origin.by_operator
     return not is_by_operator and is_owner(owners, context) and context.chat.kind == "direct"
 
 
 def is_among_others(context: MessageContext) -> bool:
-    """True if its conversation may hold words of other people: in a group, and where the operator's own turn runs."""
+    """Return whether its conversation may hold text of other users: in a group, and where the operator's own turn
+    runs."""
     return context.chat.kind == "group" or not context.sender.id
 
 
 def reader_of(context: MessageContext) -> str:
-    """The id of the person who reads a direct chat: its sender, or the person to whom the operator's own turn is sent."""
+    """Return the id of the user who reads a direct chat: its sender, or the recipient of the operator's own turn."""
     return context.sender.id or context.chat.id
 
 
 def sees_private(
     owners: Collection[str], context: MessageContext, access: AccessConfig | None, *, is_paired: bool
 ) -> bool:
-    """True if a turn may see USER.md and the memory files. That is in a direct chat, if its reader is an owner, is listed
-    in `allowFrom`, or was approved by pairing: `dmPolicy: open` and `*` admit a person to the chat only. All users of the
-    web chat have a token of the operator's. A program must be an owner. A turn that external content has led to sees
-    nothing private."""
+    """Return whether a turn may see USER.md and the memory files. It may in a direct chat whose reader is an owner,
+    is listed in `allowFrom`, or was approved by pairing: `dmPolicy: open` and `*` only admit users to the chat. All
+    users of the web chat have a token from the operator. An API client must be an owner. A turn that external
+    content has triggered sees nothing private."""
     origin = context.origin
     if context.chat.kind != "direct" or (origin is not None and origin.is_foreign):
         return False
@@ -188,22 +190,23 @@ def sees_private(
 
 
 def is_operator(config: Config, context: MessageContext) -> bool:
-    """True if the reader of the answer is the operator: in the web chat of a server that only this machine reaches."""
+    """Return whether the reader of the answer is the operator: in the web chat of a server that only this machine
+    reaches."""
     return person_of(context) == LOCAL_PERSON and config.server.is_open_here
 
 
 def control_session(session: str) -> str:
-    """The session beside a conversation: commands and notes, which never wait behind a turn."""
+    """Return the session next to a conversation for commands and notes, which never wait for a turn."""
     return CONTROL + session
 
 
 def saying_session(session: str) -> str:
-    """The session beside a conversation for what nobody in it has asked for: programs' messages, reminders, notices."""
+    """Return the session next to a conversation for unrequested messages: those of programs, reminders and notices."""
     return SAYING + conversation(session)
 
 
 def is_control(session: str) -> bool:
-    """True if it is beside a conversation."""
+    """Return whether the session is next to a conversation."""
     return session.startswith(CONTROL)
 
 
@@ -212,10 +215,10 @@ def is_saying(session: str) -> bool:
 
 
 def all_beside(session: str) -> tuple[str, str]:
-    """The sessions that a conversation has beside it."""
+    """Return the control and saying sessions of a conversation."""
     return control_session(session), saying_session(session)
 
 
 def conversation(session: str) -> str:
-    """The conversation that a session belongs to."""
+    """Return the conversation that a session belongs to."""
     return session.removeprefix(CONTROL).removeprefix(_SAY) if is_control(session) else session

@@ -1,7 +1,7 @@
-"""A consistent copy of the database, made next to a serving gateway, and its way back.
+"""Take a consistent copy of the database next to a running gateway, and restore it.
 
-SQLite is copied by its own online backup. The tables of PostgreSQL are read in one snapshot, as lines of JSON, and restored
-into an empty database in one transaction, so that no program of PostgreSQL is needed.
+SQLite is copied with its online backup. The tables of PostgreSQL are read in one snapshot, as lines of JSON, and
+restored into an empty database in one transaction, so none of PostgreSQL's programs is needed.
 """
 
 import base64
@@ -26,7 +26,7 @@ from gateway.store.statements import InboxStatus, OutboxStatus
 LOCKED_SECONDS = 30.0
 BATCH_ROWS = 500
 RESTORED = "restored"
-"""The reason of what was in flight when the copy was made."""
+"""The reason recorded for work that was in flight when the copy was made."""
 _UNCOPIED = {"alembic_version", "worker"}
 _TOKENS = ("access", "refresh")
 """The columns of `login` that no copy has."""
@@ -62,7 +62,7 @@ class InFlight:
 
 
 def is_served(config: DatabaseConfig) -> bool:
-    """Return True if a gateway works with the database at this moment. Raises DatabaseUnusable."""
+    """Return whether a gateway is using the database now. Raises DatabaseUnusable."""
     if config.path is None:
         with _postgres(config) as connection:
             if not inspect(connection).has_table("worker"):
@@ -74,8 +74,8 @@ def is_served(config: DatabaseConfig) -> bool:
 
 
 def take_snapshot(config: DatabaseConfig, target: Path) -> str | None:
-    """Write the copy and return its revision; None, and no file, if the database has no tables yet. Raises DatabaseUnusable,
-    OSError."""
+    """Write the copy and return its revision; None, and no file, if the database has no tables yet. Raises
+    DatabaseUnusable, OSError."""
     return _copy_rows(config, target) if config.path is None else _copy_file(Path(config.path), target)
 
 
@@ -136,7 +136,7 @@ def _copy_rows(config: DatabaseConfig, target: Path) -> str | None:
 
 
 def restore_rows(config: DatabaseConfig, source: Path, *, final: str, parks: bool) -> InFlight:
-    """Write the rows into an empty database of PostgreSQL, all or none, and bring it up to date; `parks` as `restore_file`.
+    """Write the rows into an empty PostgreSQL database, all or none, and upgrade it; `parks` as in `restore_file`.
     Raises DatabaseUnusable."""
     with _postgres(config) as connection, source.open(encoding="utf-8") as file:
         refuse_full(config, connection)
@@ -152,7 +152,7 @@ def restore_rows(config: DatabaseConfig, source: Path, *, final: str, parks: boo
 
 
 def refuse_full(config: DatabaseConfig, connection: Connection | None = None) -> None:
-    """Raise DatabaseUnusable if the database cannot be reached, or has a table."""
+    """Raise DatabaseUnusable if the database is unreachable or has a table."""
     if connection is None:
         with _postgres(config) as connection:
             return refuse_full(config, connection)
@@ -163,15 +163,15 @@ def refuse_full(config: DatabaseConfig, connection: Connection | None = None) ->
 
 
 def restore_file(file: Path, *, final: str, parks: bool) -> InFlight:
-    """Bring the copy of a SQLite database up to date. `parks`: keep what was in flight as dead letters, since the gateway
-    that served went on with it; `final` closes their turns. Raises DatabaseUnusable."""
+    """Upgrade the copy of a SQLite database. `parks`: keep work in flight as dead letters, because the original
+    gateway continued it; `final` closes their turns. Raises DatabaseUnusable."""
     with _sqlite(file) as connection:
         upgrade(connection, _known(revision_of(connection)))
         return _park(connection, final) if parks else InFlight()
 
 
 def _known(revision: object) -> str:
-    """Return the revision of a database that this version can bring up to date. Raises DatabaseUnusable."""
+    """Return a revision that this version can upgrade. Raises DatabaseUnusable."""
     if revision not in (known := {it.name.partition("_")[0] for it in (SCRIPTS / "versions").glob("[0-9]*.py")}):
         refuse_unknown(str(revision) if revision else None)
         raise DatabaseUnusable(
@@ -221,7 +221,7 @@ def _insert(connection: Connection, lines: Iterator[Any]) -> None:
 
 @contextmanager
 def _postgres(config: DatabaseConfig) -> Iterator[Connection]:
-    """One transaction. Raises DatabaseUnusable."""
+    """Open one transaction. Raises DatabaseUnusable."""
     engine = create_engine(
         config.url.replace("postgresql://", "postgresql+psycopg://", 1), connect_args={"connect_timeout": 10}
     )
@@ -237,7 +237,7 @@ def _postgres(config: DatabaseConfig) -> Iterator[Connection]:
 
 @contextmanager
 def _sqlite(file: Path) -> Iterator[Connection]:
-    """One transaction on a file that no gateway uses. Raises DatabaseUnusable."""
+    """Open one transaction on a file that no gateway uses. Raises DatabaseUnusable."""
     engine = create_engine(URL.create("sqlite", database=str(file)))
     try:
         with engine.begin() as connection:

@@ -1,8 +1,8 @@
-"""The store on SQLite: one file, one process, zero services.
+"""The store on SQLite: one file, one process, no services.
 
-Every write goes through the one `Writer`; reads have a separate connection. A lock on the file beside the database
-keeps a second gateway out. `synchronous=FULL`: what was acknowledged is on the disk. There is never a deferred
-transaction that reads and then writes: its upgrade fails at once, even with a busy_timeout.
+Every write goes through one `Writer`; reads have a separate connection. A lock file excludes a second gateway.
+`synchronous=FULL`: what was acknowledged is on disk. There are no deferred transactions that read and then write: their
+upgrade fails immediately, even with a busy_timeout.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ from gateway.store.store import Store
 GROUP_MAX = 64
 QUEUE_MAX = 5_000
 LOCKED_SECONDS = 0.3
-"""A transaction that cannot begin for so long is kept out by another program's lock."""
+"""Seconds without a transaction start after which another program is assumed to hold the lock."""
 CLAIMABLE = f"""
 SELECT id, owner FROM session
 WHERE owner IS NOT NULL AND owner <> :owner
@@ -86,11 +86,9 @@ class SqliteStore(Store):
 
 
 class Writer:
-    """Runs operations one after the other on its own thread. `call` awaits the commit.
-
-    Waiting operations share a `BEGIN IMMEDIATE` … `COMMIT`, so that fifty chats cost one fsync, not fifty. If one of a
-    group fails, the group is rolled back and each operation runs alone, so that only the guilty one fails.
-    """
+    """Run operations in sequence on its own thread. `call` awaits the commit. Waiting operations share a `BEGIN
+    IMMEDIATE` … `COMMIT`, so fifty sessions cost one fsync, not fifty. If one of a group fails, the group is rolled
+    back and each operation runs alone, so only the faulty one fails."""
 
     def __init__(self, engine: Engine, *, name: str, begin: str) -> None:
         self._engine = engine
@@ -99,12 +97,12 @@ class Writer:
         self._closed = False
         self._fault: DatabaseFault | None = None
         self._beginning: float | None = None
-        """The time since which a transaction is about to begin."""
+        """The time since which a transaction has been trying to start."""
         self._thread = threading.Thread(target=self._work, name=name, daemon=True)
         self._thread.start()
 
     async def call(self, operation: Callable[[Connection], T]) -> T:
-        """Runs it and commits. Raises Fenced, or StoreUnavailable for any database error."""
+        """Run an operation and commit. Raises Fenced, or StoreUnavailable for any database error."""
         if self._closed:  # its thread has ended and answers no more
             raise StoreUnavailable("the database is closed")
         if self._queue.qsize() >= QUEUE_MAX:
@@ -115,7 +113,7 @@ class Writer:
 
     @property
     def failing(self) -> DatabaseFault | None:
-        """The fault that keeps the newest operations from being run; None if they are."""
+        """The fault that blocks the newest operations; None if they run."""
         beginning = self._beginning
         if beginning is not None and time.monotonic() - beginning >= LOCKED_SECONDS:
             return "locked"
@@ -155,7 +153,7 @@ class Writer:
         return group
 
     def _run(self, connection: Connection, group: list[_Queued]) -> list[Any] | None:
-        """Runs one transaction for the group: returns the results, or the error of a single operation; None if several
+        """Run one transaction for the group. Return the results, or the error of a single operation; None if several
         were rolled back because one failed."""
         driver: Any = connection.connection.driver_connection
         try:
@@ -183,7 +181,7 @@ class Writer:
 
 
 def _resolve(futures: Sequence[asyncio.Future[Any]], results: Sequence[Any]) -> None:
-    """Resolves the futures of a group on the loop, in one wake-up."""
+    """Resolve the futures of a group on the loop, in one wake-up."""
     for future, result in zip(futures, results, strict=True):
         if future.done():  # given up meanwhile; it is committed all the same
             continue
@@ -206,7 +204,7 @@ class DatabaseInUse(DatabaseUnusable):
 
 
 def make_private(path: Path) -> None:
-    """Creates the file before SQLite does, which gives the files beside it the mode of the database."""
+    """Create the file before SQLite does, which gives the files next to it the mode of the database."""
     os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
     for file in (path, *(Path(f"{path.resolve()}{ending}") for ending in ("-wal", "-shm", ".lock"))):
         with suppress(FileNotFoundError):
@@ -214,7 +212,7 @@ def make_private(path: Path) -> None:
 
 
 def lock_file(path: Path) -> Any:
-    """The lock file, held open for the life of the process: flock falls with it, also on kill -9."""
+    """Return the lock file, held open for the life of the process: flock is released with it, also on kill -9."""
     file = os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT, 0o600), "r+")
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -226,7 +224,7 @@ def lock_file(path: Path) -> Any:
 
 
 def is_locked(path: str | None) -> bool:
-    """Return True if a gateway works with the file; False for None, which is PostgreSQL."""
+    """Return whether a gateway uses the file; False for None, which is PostgreSQL."""
     with suppress(FileNotFoundError), Path(f"{path}.lock").open("rb") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)

@@ -22,19 +22,19 @@ class InboxStatus(IntEnum):
     DONE = 2
     """Its turn finished: replied, silent by choice, or failed with a note. The transcript's final row says which."""
     OVERFLOW = 3
-    """Only its keys are kept: accepted beyond the limit of a chat or a sender, after the "too many" note of its burst, or
-    erased since."""
+    """Only its keys are stored: accepted beyond the limit of a chat or a sender, after the "too many" note of its
+    burst, or erased since."""
     DEAD = 4
-    """Its turn brought the process down too often: closed with an apology, kept for the operator to replay."""
+    """Its turn crashed the process too often: closed with an apology, kept for the operator to replay."""
 
 
 class OutboxStatus(IntEnum):
     QUEUED = 0
     """Waits to be sent, now or at `next_at`."""
     SENT = 2
-    """The platform took it; `ext_id` is its message id."""
+    """The platform accepted it; `ext_id` is its message id."""
     FAILED = 3
-    """The platform will not take it, or did not for too long: a dead letter, kept for the operator to replay."""
+    """The platform rejected it, or failed for too long: a dead letter, kept for the operator to replay."""
 
 
 WAITS = f"status = {InboxStatus.WAITING:d}"
@@ -42,12 +42,12 @@ WAITS = f"status = {InboxStatus.WAITING:d}"
 TO_SEND = f"status = {OutboxStatus.QUEUED:d}"
 """A part waits in the outbox."""
 _STARTED_AT = "COALESCE(attempt_started_at, CASE WHEN next_at < 0 THEN -next_at END)"
-"""During an update a replica of the older version may still record a start as a `next_at` below zero."""
+"""During an update, a replica of the older version may still record a start as a negative `next_at`."""
 PART_COLUMNS = (
     f"id, turn, part, key, payload, attempts, ambiguous, next_at, {_STARTED_AT} AS attempt_started_at, created"
 )
 NEVER = 2**62
-"""Is above every number of a turn or a message."""
+"""Larger than any id of a turn or a message."""
 _IS_OURS = "EXISTS (SELECT 1 FROM session WHERE id = :sid AND epoch = :epoch)"
 
 _INSERT_MESSAGE = f"""
@@ -59,7 +59,7 @@ FROM arrival WHERE TRUE ON CONFLICT DO NOTHING RETURNING id
 """
 INSERT_MESSAGE = _INSERT_MESSAGE.format("SELECT 1")
 INSERT_MESSAGE_LOCKED = _INSERT_MESSAGE.format(LOCK_ARRIVAL)
-"""The number is given after the wait: messages of one chat are in the order in which they were let in."""
+"""The number is assigned after the wait, so messages of one chat are numbered in arrival order."""
 _COUNT_MESSAGE = """
 INSERT INTO session AS t (id, owner, epoch, pending, stopped, begun) SELECT :sid, :owner, 1, 1, :stopped, :begun WHERE {}
 ON CONFLICT (id) DO UPDATE SET
@@ -78,11 +78,11 @@ COUNT_WITHIN = _COUNT_MESSAGE.format(f"""(SELECT count(*) {_WAITING_OF}) <= :the
 WAITING_OF = f"""
 SELECT count(*) AS theirs, min(id) AS since, count(*) FILTER (WHERE sid LIKE :control_sids) AS notes {_WAITING_OF}
 """
-"""Messages that the gateway itself has put there, such as reminders, use up none of a person's limit."""
+"""The gateway's own messages, such as reminders, do not count towards a user's limit."""
 WAITING_OF_PEOPLE = f"SELECT count(*) FROM inbox WHERE sid = :sid AND {WAITS} AND again IS NULL"
 OLDEST_WAITING = f"SELECT min(id) FROM inbox WHERE sid = :sid AND {WAITS}"
 NOTED = "SELECT EXISTS (SELECT 1 FROM inbox WHERE sid = :control AND id > :since)"
-"""True if the chat has had a note since a message came."""
+"""True if the chat has had a note since a message arrived."""
 MOVE_MESSAGE = """
 UPDATE inbox SET sid = :sid, beyond = :rate, chat = CASE WHEN CAST(:rate AS TEXT) IS NULL THEN NULL ELSE chat END
 WHERE id = :turn
@@ -111,7 +111,7 @@ FROM inbox i JOIN session s ON s.id = i.sid
 WHERE i.sid = :sid AND i.{WAITS} AND s.epoch = :epoch AND s.owner IS NOT NULL ORDER BY i.id LIMIT :waiting_max
 """
 OTHERS_WAIT = f"SELECT EXISTS (SELECT 1 FROM inbox WHERE sid = :sid AND {WAITS} AND COALESCE(sender, '') <> :sender)"
-"""A message stops no work for another person, nor what an approver has allowed."""
+"""A message does not stop work of another user, or calls that an approver has allowed."""
 WAITING_BEFORE = f"""
 SELECT i.id AS turn, i.body, i.at, i.attempts FROM inbox i
 WHERE i.sid = :sid AND i.{WAITS} AND i.id < :before ORDER BY i.id LIMIT :waiting_max
@@ -121,7 +121,7 @@ SELECT id, body FROM inbox WHERE sid = :sid AND (id = :turn OR turn = :turn) AND
 AND EXISTS (SELECT 1 FROM inbox WHERE id = :turn AND sid = :sid AND body <> '') ORDER BY id
 """
 HISTORY_CHARS_MAX = 4_000_000
-"""Characters of the rows that are loaded of a chat's past: as many as the largest window of a model holds."""
+"""Characters of a chat's past rows that are loaded: as many as the largest model window holds."""
 _LAST = """COALESCE((
     SELECT u.seq FROM transcript u WHERE u.sid = :sid AND u.kind = 'user' AND u.turn {} ORDER BY u.seq DESC LIMIT 1{}
 ), 0)"""
@@ -144,8 +144,8 @@ _ENDED = "COALESCE((SELECT seq FROM transcript WHERE sid = :sid AND kind = 'fina
 
 
 def _history_version(before: str, begin: str, seq: str) -> str:
-    """Changes whenever a finished turn is removed: rows are only added at the end, a recall or an erasure counts the
-    session's revision, another branch has other gaps, and numbers of turns are never reused."""
+    """Return an expression that changes whenever a finished turn is removed: rows are only appended, a recall or an
+    erasure increments the session's revision, another branch has other gaps, and turn numbers are never reused."""
     return f"""({begin}
 || ' ' || COALESCE((SELECT max(turn) FROM gap WHERE sid = :sid AND turn <= {before}), 0)
 || ' ' || (SELECT count(*) FROM mark WHERE sid = :sid AND kind = 'undone')
@@ -154,10 +154,11 @@ def _history_version(before: str, begin: str, seq: str) -> str:
 
 
 def _history(before: str, *, continues: bool) -> str:
-    """The transcript before the turn `before`, from the conversation's beginning or its summary on, preceded by the
-    newest marks: the newest `:skip` + 1 turns, as far as their rows take no more than `:history_chars`, and one in any
-    case. A conversation that began later leaves the turn its own: a stopped turn is ended by what it has journaled.
-    `continues`: only the rows behind the known one, if all before it is unchanged; a row then says how it was read."""
+    """Return the statement that loads the transcript before turn `before`, since the conversation's start or its
+    summary, preceded by the newest marks: the newest `:skip` + 1 turns, up to `:history_chars`, and at least one. A
+    conversation that began later does not affect the turn's own rows: a stopped turn ends with what it has
+    journaled. `continues`: only rows after the known one, if everything before it is unchanged; the first row then
+    says how it was read."""
     holds = _is_on_branch("mark.turn", before)
     begin = _BEGIN.format(f"turn < {before} AND {holds}")
     stands = f"{_history_version(before, begin, ':known_seq')} = :known"
@@ -264,7 +265,7 @@ PROBE = """
 INSERT INTO worker (id, lock_key, expires) VALUES ('probe', 0, '1970-01-01')
 ON CONFLICT (id) DO UPDATE SET lock_key = worker.lock_key + 1
 """
-"""A statement that changes nothing would pass on a full or read-only disk: this one changes a row."""
+"""A statement that changes nothing would pass on a full or read-only disk, so this one changes a row."""
 _ANSWERED = f"status IN ({InboxStatus.JOINED:d}, {InboxStatus.DONE:d}, {InboxStatus.OVERFLOW:d})"
 PRUNE = (
     "DELETE FROM usage WHERE day < :day",
@@ -285,7 +286,7 @@ UPDATE outbox SET attempt_started_at = CAST(:at AS DOUBLE PRECISION), next_at = 
     ambiguous = CASE WHEN attempts = 0 AND {_STARTED_AT} IS NULL THEN 0 ELSE ambiguous END
 WHERE id = :part AND {_IS_OURS} RETURNING status
 """
-"""`next_at` tells the start to a replica of the older version, which may take over during an update."""
+"""`next_at` also tells a replica of the older version, which may take over during an update, about the start."""
 POSTPONE = f"""
 UPDATE outbox SET attempts = attempts + 1, ambiguous = ambiguous + :ambiguous, next_at = :next_at,
     attempt_started_at = NULL
@@ -293,7 +294,7 @@ WHERE id = :part AND {_IS_OURS}
 """
 CUT_OFF = f"UPDATE outbox SET attempts = attempts + 1, ambiguous = ambiguous + 1 WHERE id = :part AND {_IS_OURS}"
 _LATELY = "o.id > (SELECT COALESCE(max(id), 0) FROM outbox) - 20000"
-"""Searches only the newest 20,000 rows; an index would slow every send."""
+"""Searches only the newest 20,000 rows; an index would slow down every send."""
 SENT_PARTS = f"""
 SELECT o.payload, COALESCE(i.body, '') AS body, COALESCE(i.sid, o.sid) AS sid, o.ext_id, o.turn, o.part
 FROM outbox o LEFT JOIN inbox i ON i.id = o.turn
@@ -306,7 +307,7 @@ SELECT :sid, t.turn, (SELECT COALESCE(min(part), 0) FROM outbox WHERE turn = t.t
 FROM (SELECT COALESCE(min(id), 0) AS turn FROM inbox WHERE sid = :sid AND {WAITS}) AS t
 WHERE NOT EXISTS (SELECT 1 FROM outbox o WHERE o.key = :key AND {_LATELY}) RETURNING id
 """
-"""Messages that a tool sends during a turn have parts below zero: the reply's begin there."""
+"""Messages that a tool sends during a turn have negative part numbers; those of the reply start at 0."""
 SET_SENT = f"UPDATE outbox SET ext_id = :ext_id WHERE key = :key AND {_LATELY.removeprefix('o.')} RETURNING id"
 LATELY_DONE = f"""
 SELECT body FROM inbox WHERE status IN ({InboxStatus.DONE:d}, {InboxStatus.DEAD:d}) AND at > :since AND body <> ''
@@ -322,7 +323,7 @@ INSERT INTO layer (turn, sid, agent, channel, person, outcome, at, prompt, tools
 VALUES (:turn, :sid, :agent, :channel, :person, :outcome, :at, :prompt, :tools, :route, :content) ON CONFLICT DO NOTHING
 RETURNING (SELECT count(*) FROM layer_text WHERE hash IN (:prompt, :tools, :route)) AS known
 """
-"""`known` texts are there already. An erasure, also by another process, removes a text with the last turn that had it."""
+"""`known` texts exist already. An erasure, also by another process, deletes a text with the last turn that used it."""
 KEEP_LAYER_TEXT = "INSERT INTO layer_text (hash, content) VALUES (:hash, :content) ON CONFLICT DO NOTHING"
 ANSWER = f"""
 SELECT i.status, o.payload, CASE WHEN i.status NOT IN ({InboxStatus.WAITING:d}, {InboxStatus.OVERFLOW:d}) THEN (
@@ -337,7 +338,8 @@ SELECT scope, CAST(sum({_OF_DAY.format("tokens")}) AS BIGINT) AS tokens, sum({_O
     sum(cost) AS month_cost, max(CASE WHEN day = :month THEN warned ELSE 0 END) AS month_warned
 FROM usage WHERE scope IN (:first, :second, :third) AND day BETWEEN :month AND :day GROUP BY scope
 """
-"""Reads at most 32 rows a scope, by the primary key: `2026-11`, which has the month's warning, is before `2026-11-01`."""
+"""Reads at most 32 rows per scope, by primary key: `2026-11`, which has the month's warning, sorts before
+`2026-11-01`."""
 CLAIM_WARNING = """
 INSERT INTO usage (scope, day, tokens, cost, warned) VALUES (:scope, :day, 0, 0, :turn)
 ON CONFLICT (scope, day) DO UPDATE SET warned = excluded.warned WHERE usage.warned IN (0, :turn) RETURNING scope
@@ -346,7 +348,8 @@ _EXCEEDED = """(
     SELECT count(*) FROM inbox WHERE {0} = :{0} AND chat IS NOT NULL AND beyond IS NULL AND dedupe <> :dedupe
     AND at > :at - :{0}_seconds AND at < :at + :{0}_seconds
 ) >= :{0}_count"""
-"""Ignores times ahead, from before the clock was set back; replicas' clocks may differ by less than the window."""
+"""Ignores times in the future, from before the clock was set back; replicas' clocks may differ by less than the
+window."""
 _NOTED = """(
     SELECT beyond IS NOT NULL FROM inbox
     WHERE {0} = :{0} AND chat IS NOT NULL AND (beyond IS NULL OR beyond = '{0}') AND dedupe <> :dedupe
@@ -359,7 +362,8 @@ FROM (
     SELECT CASE WHEN {_EXCEEDED.format("sender")} THEN 'sender' WHEN {_EXCEEDED.format("chat")} THEN 'chat' END AS rate
 ) AS r
 """
-"""The rate that a message exceeds, and if a note was given since the newest accepted message; only accepted ones count."""
+"""The rate that a message exceeds, and whether a note was given since the newest accepted message; only accepted
+ones count."""
 RATE_LIMITED_BY = "SELECT beyond AS rate FROM inbox WHERE id = :turn"
 KEPT_OUT = """
 SELECT at FROM inbox WHERE {0} = (SELECT {0} FROM inbox WHERE id = :turn)
@@ -373,9 +377,9 @@ SELECT sum(messages) AS messages, sum(parts) AS parts, min(oldest) AS oldest FRO
 """
 
 PAIRING_SECONDS = 3600.0
-"""Seconds that a code is good for, and until a stranger may get another line."""
+"""Seconds that a code is valid, and until an unknown sender may get another line."""
 PAIRING_PENDING_MAX = 3
-"""People at one channel account."""
+"""Most pending users at one channel account."""
 _CONTACT = "FROM contact WHERE channel = :channel AND account = :account"
 CONTACT_STATE = f"""
 SELECT (SELECT CASE WHEN approved_by IS NOT NULL THEN 'paired' WHEN code IS NULL OR reminded IS NOT NULL THEN 'silent'
@@ -392,7 +396,7 @@ def contact_state_of(row: Any) -> ContactState:
 
 
 def answer_of(rows: Sequence[Any]) -> StoredAnswer | None:
-    """The answer that the rows of `ANSWER` give; None while the message waits."""
+    """Return the answer from the rows of `ANSWER`; None while the message waits."""
     status = rows[0]["status"] if rows else None
     if status == InboxStatus.WAITING:
         return None
@@ -402,6 +406,6 @@ def answer_of(rows: Sequence[Any]) -> StoredAnswer | None:
 
 
 def bounds(history_turns: int, known: Known | None = None) -> dict[str, Any]:
-    """The names that bound a history that is loaded."""
+    """Return the parameters that limit a loaded history."""
     of_known = {"known_seq": known.seq, "known": known.version} if known else {"known_seq": 0, "known": ""}
     return {"skip": history_turns - 1, "history_chars": HISTORY_CHARS_MAX} | of_known

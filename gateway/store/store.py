@@ -1,7 +1,7 @@
-"""The durable store: what the door, the lanes and the outbox ask of the database, on SQLite and PostgreSQL.
+"""The durable store: what the door, the lanes and the outbox need of the database, on SQLite and PostgreSQL.
 
-Each method is one commit. `StoreEngine` has the steps that take several statements; a method here is one statement, or a
-part with tables of its own.
+Each method is one commit. `StoreEngine` has the steps with several statements; a method here is one statement, or a
+part with its own tables.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -58,11 +58,11 @@ class Backlog:
 
 
 class Store(StoreEngine):
-    """The store on either database; `SqliteStore` and `PostgresStore` say how an operation is run, and who is alive. What
-    is here for the latter is what holds for one process alone."""
+    """The store on either database; `SqliteStore` and `PostgresStore` define how an operation runs and which workers
+    are alive. The defaults here are those of a single process."""
 
     shared = False
-    """True if other processes work on the same database."""
+    """True if other processes use the same database."""
 
     def __init__(self, *, read: Run, write: Run) -> None:
         super().__init__(read=read, write=write)
@@ -86,45 +86,46 @@ class Store(StoreEngine):
         self.logins = DatabaseLogins(read=read, write=write)
 
     async def start(self, on_notify: Callable[[str | None], None]) -> None:
-        """Announces this worker. `on_notify` is called on this loop with the session to load, or None for any."""
+        """Announce this worker. `on_notify` is called on this loop with the session to load, or None for any."""
 
     def lease_valid(self) -> bool:
-        """Returns True if this worker can still trust its claim on its chats; else nothing is sent. Asks no database."""
+        """Return whether this worker can still trust its claim on its sessions; if not, nothing is sent. Needs no
+        query."""
         return True
 
     @property
     def failing(self) -> DatabaseFault | None:
-        """The fault for which the newest writes of this worker were not taken; None if they were. Asks no database."""
+        """The fault of this worker's newest writes; None if they succeeded. Needs no query."""
         return None
 
     async def waiting_as(self, dedupe: Sequence[str]) -> tuple[int, str, str] | None:
-        """Returns number, session and body of the message that waits under these keys."""
+        """Return number, session and body of the waiting message with these keys."""
         first, second = dedupe[0], dedupe[-1]
         row = await self._one(sql.WAITING_AS, {"first": first, "second": second})
         return (row["id"], row["sid"], row["body"]) if row else None
 
     async def leased(self) -> Sequence[Lease]:
-        """The chats that this worker owns, as the database has it."""
+        """Return the sessions that this worker owns according to the database."""
         return [Lease(**row) for row in await self._rows(sql.LEASED, {"owner": self.worker})]
 
     async def begun(self, lease: Lease, turn: int) -> None:
-        """Records that a turn of all messages up to `turn` is about to begin; 0 for none. If the process dies before that
-        turn's end, one attempt counts for these messages only. Raises Fenced."""
+        """Record that a turn of all messages up to `turn` is about to begin; 0 for none. If the process dies before
+        that turn's end, one attempt counts for these messages only. Raises Fenced."""
         await self._ours(sql.BEGUN, lease.row | {"turn": turn})
 
     async def usage(self, day: str, scopes: Sequence[str]) -> Sequence[ScopeUsage]:
-        """Returns the spending of at most three scopes on the day, and in its month until then."""
+        """Return the usage of at most three scopes on the day, and in its month so far."""
         first, second, third = (*scopes, "", "", "")[:3]
         names = {"day": day, "month": month_of(day), "first": first, "second": second, "third": third}
         return [ScopeUsage(**row) for row in await self._rows(sql.USAGE, names)]
 
     async def claim_warning(self, scope: str, period: str, turn: int) -> bool:
-        """Returns True if this turn's answer carries the warning of the scope's budget for the day or the month;
-        idempotent per turn."""
+        """Return whether this turn's answer carries the budget warning of the scope for the period. Idempotent per
+        turn."""
         return await self._one(sql.CLAIM_WARNING, {"scope": scope, "day": period, "turn": turn}) is not None
 
     async def rate_limit(self, turn: int, rates: Mapping[Rated, Rate]) -> tuple[Rated, float] | None:
-        """Returns which of the rates a message exceeded, and the time of the oldest message that kept it out."""
+        """Return which of the rates a message exceeded, and the time of the oldest message in the window."""
         row = await self._one(sql.RATE_LIMITED_BY, {"turn": turn})
         rate: Rated | None = row["rate"] if row else None
         if rate is None or rate not in rates:
@@ -133,15 +134,15 @@ class Store(StoreEngine):
         return (rate, oldest["at"]) if oldest else None
 
     async def sent(self, lease: Lease, part: OutboxPart, ext_id: str) -> bool:
-        """Marks a part as sent; True if that was the last work of the chat, which is then released."""
+        """Mark a part as sent. Return True if that was the last work of the session, which is then released."""
         return await self._close(lease, part, status=sql.OutboxStatus.SENT, ext_id=ext_id, reason=None)
 
     async def failed(self, lease: Lease, part: OutboxPart, reason: str) -> bool:
-        """Gives a part up: it is a dead letter. True as for `sent`."""
+        """Mark a part as failed: it becomes a dead letter. Returns as `sent` does."""
         return await self._close(lease, part, status=sql.OutboxStatus.FAILED, ext_id=None, reason=reason)
 
     async def is_queued(self, part: OutboxPart) -> bool:
-        """True if it is still to be sent."""
+        """Return whether the part is still to be sent."""
         return bool(await self._rows(sql.IS_QUEUED, {"part": part.id}))
 
     async def sent_parts(self, *, ext_id: str = "", key: str = "", poll: str = "") -> Sequence[SentPart]:
@@ -150,80 +151,80 @@ class Store(StoreEngine):
         return [SentPart(**row) for row in await self._rows(statement, {"value": key or poll or ext_id})]
 
     async def keep_sent(self, sid: str, part: NewPart, ext_id: str | None, at: float, *, poll: str = "") -> None:
-        """Record a message that a tool sends during the running turn; again with its id once that is known. `poll` is the
-        platform's id of the poll that the message is."""
+        """Record a message that a tool sends during the running turn, and call again with its id once that is known.
+        `poll` is the platform's id if the message is a poll."""
         names = {"sid": sid, "key": part.key, "payload": part.payload, "ext_id": ext_id, "poll": poll or None, "at": at}
         if await self._one(sql.KEEP_SENT, names) is None and ext_id:
             await self._rows(sql.SET_SENT, {"key": part.key, "ext_id": ext_id})
 
     async def lately_done(self, since: float, limit: int) -> Sequence[str]:
-        """Returns the bodies of the newest finished messages accepted since then."""
+        """Return the bodies of the newest finished messages accepted since then."""
         return [row["body"] for row in await self._rows(sql.LATELY_DONE, {"since": since, "limit": limit})]
 
     async def accepted(self, first: str, second: str) -> Sequence[str]:
-        """The inbox's bodies of the messages with one of these dedupe keys."""
+        """Return the inbox bodies of the messages with one of these dedupe keys."""
         return [row["body"] for row in await self._rows(sql.ACCEPTED, {"first": first, "second": second})]
 
     async def answer(self, dedupe: str) -> StoredAnswer | None:
-        """The outcome of the message with that dedupe key, which the inbox has or had; None while it waits."""
+        """Return the outcome of the message with that dedupe key, which the inbox has or had; None while it waits."""
         return sql.answer_of(await self._rows(sql.ANSWER, {"dedupe": dedupe}))
 
     async def begin(self, lease: Lease, part: OutboxPart, at: float) -> bool:
-        """Records the start of an attempt, so that a crash leaves it ambiguous, and clears older doubt if no attempt was
-        ever begun. Returns False if the part is not queued any more. Raises Fenced."""
+        """Record the start of an attempt, so that a crash leaves it ambiguous, and clear older ambiguity if no
+        attempt was started. Return False if the part is not queued any more. Raises Fenced."""
         row = await self._ours(sql.BEGIN, lease.row | {"part": part.id, "at": at})
         return bool(row["status"] == sql.OutboxStatus.QUEUED)
 
     async def postpone(self, lease: Lease, part: OutboxPart, next_at: float, *, ambiguous: bool) -> None:
-        """Counts an attempt that has ended; records when the next one is due and whether this one may have arrived."""
+        """Count an attempt that has ended. Record when the next one is due and whether this one may have arrived."""
         names = {"part": part.id, "next_at": next_at, "ambiguous": int(ambiguous)}
         await self._rows(sql.POSTPONE, lease.row | names)
 
     async def cut_off(self, lease: Lease, part: OutboxPart) -> None:
-        """Counts an attempt whose end this process does not see: it may have arrived, and stays started."""
+        """Count an attempt whose end this process does not see: it may have arrived, and stays started."""
         await self._rows(sql.CUT_OFF, lease.row | {"part": part.id})
 
     async def release(self, lease: Lease) -> bool:
-        """Releases the chat unless more work has come; True if it is released."""
+        """Release the session unless it has new work. Return whether it is released."""
         return await self._one(sql.RELEASE, lease.row | {"part": 0}) is not None
 
     async def release_for_takeover(self, lease: Lease) -> None:
-        """Releases the chat with its work, for the next worker that claims."""
+        """Release the session with its work, for the next worker that claims."""
         await self._rows(sql.RELEASE_FOR_TAKEOVER, lease.row)
 
     async def renew(self, lease: Lease) -> Lease:
-        """Gives the chat a new epoch, which fences writes under the old one. Raises Fenced."""
+        """Give the session a new epoch, which fences writes under the old one. Raises Fenced."""
         return Lease(sid=lease.sid, **await self._ours(sql.RENEW, lease.row))
 
     async def session_state(self, lease: Lease) -> SessionState:
-        """The state of the chat. Raises Fenced."""
+        """Return the state of the session. Raises Fenced."""
         return SessionState(**await self._ours(sql.STATE, lease.row))
 
     async def mark(self, sid: str, mark: SessionMark) -> bool:
-        """Adds a mark; False if it exists."""
+        """Add a mark. Return False if it exists."""
         return await self._one(sql.MARK, mark.row | {"sid": sid}) is not None
 
     async def draft(self, sid: str, turn: int) -> str | None:
-        """Returns the handle of the unfinished answer that a turn has opened."""
+        """Return the handle of the draft that a turn has opened."""
         row = await self._one(sql.DRAFT, {"sid": sid, "turn": turn})
         return row["content"] if row else None
 
     async def notify(self, sid: str | None) -> None:
-        """Asks the other workers to load a session, or with None to look for sessions without an owner."""
+        """Ask the other workers to load a session, or with None to look for sessions without an owner."""
 
     async def contact_state(self, channel: str, account: str, person: str, at: float) -> ContactState:
-        """Returns the person's state with pairing. Raises StoreUnavailable."""
+        """Return the user's pairing state. Raises StoreUnavailable."""
         names = {"channel": channel, "account": account, "person": person, "since": at - sql.PAIRING_SECONDS}
         return sql.contact_state_of(await self._ours(sql.CONTACT_STATE, names))
 
     async def backlog(self) -> Backlog:
-        """Counts the messages and parts that are neither answered nor given up."""
+        """Count the messages and parts that are neither answered nor dead letters."""
         return Backlog(**await self._ours(sql.BACKLOG, {}))
 
     async def close(self) -> None: ...
 
     async def conversation(self, sid: str, *, before: int, history_turns: int, waiting_max: int) -> Work:
-        """Returns the conversation before the command `before`: the messages that wait, with or without a running turn,
+        """Return the conversation before the command `before`: the waiting messages, with or without a running turn,
         and at most `history_turns` turns."""
         names = {"sid": sid, "before": before}
         waiting = await self._rows(sql.WAITING_BEFORE, names | {"waiting_max": waiting_max})
@@ -232,41 +233,42 @@ class Store(StoreEngine):
         return replace(Work.of(waiting, [Entry(**row) for row in entries]), revision=revision)
 
     async def bodies(self, sid: str, turn: int) -> Mapping[int, str]:
-        """Returns the bodies of all messages that a turn answered, by number, oldest first; empty if its own is gone."""
+        """Return the bodies of all messages that a turn answered, by number, oldest first; empty if its own is gone."""
         return {row["id"]: row["body"] for row in await self._rows(sql.BODIES, {"sid": sid, "turn": turn})}
 
     async def last_turn(self, sid: str, *, command: int, by: str) -> int | None:
-        """Returns the newest finished turn on the branch of a command that was not undone, or the turn that `by` has
-        undone: a command that runs again undoes the same turn."""
+        """Return the newest finished turn, not undone, on the branch of a command, or the turn that `by` has undone:
+        a command that runs again undoes the same turn."""
         turn: int | None = (await self._one(sql.LAST_TURN, {"sid": sid, "before": command, "by": by}))["turn"]
         return turn
 
     async def stopped_at(self, sid: str) -> int:
-        """Returns the number of the command that stopped the conversation last; 0 if none did, or a message has interrupted
-        it since."""
+        """Return the number of the command that last stopped the conversation; 0 if none did, or a message has
+        interrupted it since."""
         row = await self._one(sql.STOPPED_AT, {"sid": sid})
         return row["stopped"] if row else 0
 
     async def concerned(self, sid: str, *, before: int, by: str) -> Sequence[Concerned]:
-        """The messages below `before` that wait, or that were stopped with `by` in their final row, in order."""
+        """Return the messages below `before` that wait, or that were stopped with `by` in their final row, in order."""
         rows = await self._rows(sql.CONCERNED, {"sid": sid, "before": before, "by": f'%"{by}"%'})
         return [Concerned(turn=row["turn"], body=row["body"], begun=bool(row["begun"])) for row in rows]
 
     async def bills(self, sid: str, *, since: float) -> Sequence[Bill]:
-        """The final rows of the conversation and its control session: those since it began, and those since then."""
+        """Return the final rows of the conversation and its control session: those of the current conversation, and
+        those since `since`."""
         rows = await self._rows(sql.BILLS, {"sid": sid, "control": CONTROL + sid, "since": since})
         return [Bill(content=it["content"], current=bool(it["current"]), recent=bool(it["recent"])) for it in rows]
 
     async def transcript(self, sid: str) -> Sequence[Entry]:
-        """Returns the whole conversation since it began, with what a summary has replaced, without undone turns."""
+        """Return the whole current conversation, including summarised turns, without undone ones."""
         return [Entry(**row) for row in await self._rows(sql.TRANSCRIPT, {"sid": sid})]
 
     async def has_arrived(self, first: str, second: str = "") -> bool:
-        """Return True if a message has one of these dedupe keys, also if its words are erased."""
+        """Return whether a message has one of these dedupe keys, even if its text is erased."""
         return bool(await self._rows(sql.ARRIVED, {"first": first, "second": second}))
 
     async def choices(self) -> Mapping[str, str]:
-        """The newest choice for each sid that begins with `CHOICE`, by the rest of the sid."""
+        """Return the newest choice for each sid with the prefix `CHOICE`, by the rest of the sid."""
         rows = await self._rows(sql.CHOICES, {"prefix": f"{CHOICE}%"})
         return {row["sid"].removeprefix(CHOICE): row["content"] for row in rows}
 
@@ -276,11 +278,11 @@ class Store(StoreEngine):
         return await run(lambda connection: rows(connection, statement, **names))
 
     async def _one(self, statement: str, names: Mapping[str, Any]) -> Any:
-        """Returns the first row or None."""
+        """Return the first row or None."""
         return next(iter(await self._rows(statement, names)), None)
 
     async def _ours(self, statement: str, names: Mapping[str, Any]) -> Any:
-        """Returns the first row. Raises Fenced without one: another worker owns the chat."""
+        """Return the first row. Raises Fenced if there is none, because another worker owns the session."""
         if (row := await self._one(statement, names)) is None:
             raise Fenced
         return row

@@ -1,7 +1,7 @@
-"""Tasks: runs of an agent that a conversation has asked for, and how each of them ended.
+"""Tasks: agent runs that a conversation has started, and how each of them ended.
 
-A row is ended once, by the first of these: its own last step, a stop, or the next process after a crash. The message that
-reports the end goes into the inbox of the conversation that asked, in the same commit.
+A row is ended once, by the first of these: its own last step, a stop, or the next process after a crash. The message
+that reports the end goes into the inbox of the conversation that asked, in the same commit.
 """
 
 from collections.abc import Sequence
@@ -17,9 +17,9 @@ from gateway.store.statements import NEVER, WAITS
 
 TaskState: TypeAlias = Literal["running", "ended", "failed", "stopped", "recalled"]
 ORPHAN_SECONDS = 60.0
-"""Seconds after which the process of a task without its message must have died between the two."""
+"""Seconds after which a task without its message is orphaned: its process died between the two writes."""
 BEGUN = "gateway:task:"
-"""The dedupe key of a task's own message begins with it; the id follows."""
+"""The prefix of the dedupe key of a task's own message; the id follows."""
 
 _COLUMNS = "id, parent, sid, chat, person, agent, title, turn, origin, started"
 _READ = f"SELECT {_COLUMNS}, state, ended, ended_by, result, external FROM task"
@@ -51,9 +51,9 @@ SELECT EXISTS (SELECT 1 FROM inbox WHERE sid = :sid AND {WAITS} AND id <> :turn)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Task:
-    """`parent` is the conversation that asked, in its turn `turn`; `sid` the task's own; `chat` counts towards the limit.
-    `person` is `channel:id`; `origin` the message to reply to. `result` is JSON. `external`: its title or
-    its result may hold external content. `ended_by`: the number of the command that stopped it."""
+    """A task. `parent` is the conversation that asked, in its turn `turn`; `sid` is the task's own; `chat` counts
+    towards the limit. `person` is `channel:id`; `origin` is the message to reply to. `result` is JSON. `external`:
+    its title or result may hold external content. `ended_by`: the number of the command that stopped it."""
 
     id: str
     parent: str
@@ -74,7 +74,7 @@ class Task:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TaskEnd:
-    """The end of a task. `report` is the message to the conversation that asked; None for nobody."""
+    """The end of a task. `report` is the message to the conversation that asked; None if no report is sent."""
 
     id: str
     state: TaskState
@@ -87,8 +87,8 @@ class TaskEnd:
 class DatabaseTasks(Database):
     @writes
     def begin(self, connection: Connection, key: str, tries: Sequence[Task], most: int) -> Task | None:
-        """Keeps a task, under the first of its names in `tries` that is free, once for each `key`; None if `most` run in
-        that chat. A task whose process died before its message was stored does not count."""
+        """Store a task under the first free id in `tries`, idempotent by `key`; None if `most` run in that chat. A
+        task whose process died before its message was stored does not count."""
         new = tries[0]
         orphans = f"ended IS NULL AND started < :before AND NOT {_KEPT}"
         run(
@@ -105,24 +105,24 @@ class DatabaseTasks(Database):
 
     @writes
     def end(self, connection: Connection, end: TaskEnd, by: int | None = None) -> bool:
-        """Ends a task, and reports it; False if it had ended before."""
+        """End a task and report it. Return False if it had ended before."""
         return end_task(connection, end, by)
 
     @writes
     def stop(self, connection: Connection, ids: Sequence[str], by: int, at: float) -> Sequence[Task]:
-        """Stops these tasks as the command `by`; returns those that it stopped, also when it runs again."""
+        """Stop these tasks on behalf of command `by`. Return those that it stopped, the same when repeated."""
         stop = "UPDATE task SET state = 'stopped', ended = :at, ended_by = :by WHERE id IN :ids AND ended IS NULL"
         run(connection, stop, ids=ids, by=by, at=at)
         return _tasks(connection, "id IN :ids AND ended_by = :by", ids=ids, by=by)
 
     @reads
     def of(self, connection: Connection, parent: str) -> Sequence[Task]:
-        """The tasks that a conversation asked for, oldest first."""
+        """Return the tasks that a conversation started, oldest first."""
         return _tasks(connection, "parent = :parent", parent=parent)
 
     @reads
     def newest(self, connection: Connection, most: int) -> Sequence[Task]:
-        """The tasks of all conversations: those that run, then the newest of the others."""
+        """Return the tasks of all conversations: running ones, then the newest of the others."""
         newest = f"{_READ} ORDER BY (ended IS NULL) DESC, started DESC, id LIMIT :most"
         return [Task(**row) for row in run(connection, newest, most=most).mappings()]
 
@@ -132,12 +132,14 @@ class DatabaseTasks(Database):
 
     @reads
     def goes_on(self, connection: Connection, sid: str, turn: int) -> bool:
-        """True if a task's conversation has more to come behind `turn`: a decision is awaited, or a message waits."""
+        """Return whether more follows in a task's conversation after `turn`: a pending decision, or a waiting
+        message."""
         return bool(run(connection, _GOES_ON, sid=sid, turn=turn, decided=":decided").scalar())
 
     @reads
     def results(self, connection: Connection, parent: str, turn: int, id_: str) -> Sequence[str]:
-        """The rows of tool results of a conversation, from that turn on, that name a task or a background command."""
+        """Return the tool result rows of a conversation, from that turn on, that name a task or a background
+        command."""
         names = {"sid": parent, "turn": turn, "named": f'%"{id_}"%'}
         return list(run(connection, _KNOWN, **names).scalars())
 
@@ -147,8 +149,8 @@ class DatabaseTasks(Database):
 
 
 def end_task(connection: Connection, end: TaskEnd, by: int | None = None) -> bool:
-    """Ends a task in a transaction of the caller's, and reports it; False if it had ended before. No worker
-    claims the conversation that the report goes to: its lane finds it, or the next round of the sweep does."""
+    """End a task in the caller's transaction and report it. Return False if it had ended before. No worker claims
+    the conversation that gets the report: its lane or the next sweep finds it."""
     names: dict[str, Any] = {"id": end.id, "state": end.state, "at": end.at, "by": by}
     names |= {"result": end.result, "external": int(end.external)}
     if not rows(connection, _END, **names):
@@ -161,15 +163,15 @@ def end_task(connection: Connection, end: TaskEnd, by: int | None = None) -> boo
 def forget_tasks(
     connection: Connection, sids: Sequence[str], person: str = "", *, after: int = -1, until: int = NEVER
 ) -> int:
-    """Removes the tasks of these conversations, theirs and those that they asked for between two turns, or of a person
-    (`channel:id`)."""
+    """Delete the tasks of these conversations, both theirs and those they started between two turns, or the tasks of
+    a user (`channel:id`)."""
     asked = "parent IN :sids AND turn > :after AND turn <= :until"
     gone = f"DELETE FROM task WHERE sid IN :sids OR ({asked}) OR (person = :person AND person <> '')"
     return run(connection, gone, sids=list(sids), person=person, after=after, until=until).rowcount
 
 
 def children_of(connection: Connection, sid: str, after: int, until: int) -> Sequence[str]:
-    """The conversations of the tasks that a conversation asked for between two turns."""
+    """Return the conversations of the tasks that a conversation started between two turns."""
     asked = "SELECT sid FROM task WHERE parent = :sid AND turn > :after AND turn <= :until"
     return list(run(connection, asked, sid=sid, after=after, until=until).scalars())
 

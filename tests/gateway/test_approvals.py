@@ -438,6 +438,6 @@ def test_approval_text_escapes_every_invisible_character() -> None:
         ("plain", False),
     ],
 )
-@pytest.mark.parametrize(("words", "hint"), [("do it", "letters of several alphabets"), ("请执行", "形近字")])
+@pytest.mark.parametrize(("words", "hint"), [("do it", "mixes alphabets"), ("请执行", "形近字")])
 def test_letters_of_several_alphabets_in_a_word_are_a_hint(text: str, mixes: bool, words: str, hint: str) -> None:
     assert (hint in request_text(asked(text), BOSS, language_of(words))) is mixes

@@ -373,7 +373,7 @@ async def test_stop_cancels_a_pending_approval(tmp_path: Path) -> None:
         await house.say("/stop")
         await shows(house, "✗ Cancelled; nothing ran")
         await house.say(f"/approve {id_} allow-once")
-        await shows(house, "Decided already")
+        await shows(house, "Already decided")
         assert (ran(house), await state(house, id_)) == (0, "cancelled")
 
 
@@ -387,7 +387,7 @@ async def test_approval_expiry_answers_deny_and_tells_the_model(tmp_path: Path) 
         await shows(house, "nobody wanted it", "✗ Expired; nobody decided in time")
         assert errors(house)[-1] == "EXEC_APPROVAL_EXPIRED"
         await house.say(f"/approve {id_} allow-once")
-        await shows(house, "Decided already")
+        await shows(house, "Already decided")
         assert ran(house) == 0
 
 
@@ -414,7 +414,7 @@ async def test_approval_at_any_replica_runs_once(tmp_path: Path, postgres_url: s
             await house.idle()
         assert "it ran" in texts
         assert len([it for it in texts if it.startswith("✓ You allowed it once")]) == 1
-        assert len([it for it in texts if it.startswith("Decided already.")]) == 1
+        assert len([it for it in texts if it.startswith("Already decided.")]) == 1
         assert (ran(one), await state(one, id_)) == (1, "finished")
 
 

@@ -126,7 +126,7 @@ ANSWERED = {
     "listen": r"Only an owner of this bot may use /listen|Send it in the group\.",
     "unlisten": r"Only an owner of this bot may use /unlisten|Send it in the group\.",
     "approve": r"No decision was made\.",
-    "approvals": r"Nothing is waiting for you",
+    "approvals": r"You have no pending requests",
 }
 
 

@@ -388,7 +388,7 @@ async def test_stop_by_a_group_member_cancels_no_approval_of_another(tmp_path: P
         reply = await talk(house, brake, sender=BOB, **IN_GROUP)
         assert "waits" not in reply
         assert (
-            "Also cancelled, these requests for approval" if where == "conversation" else "Also stopped, these tasks"
+            "These approval requests were cancelled too" if where == "conversation" else "These tasks were stopped too"
         ) in reply
         while await state(house, id_) != "cancelled":
             await asyncio.sleep(0.01)

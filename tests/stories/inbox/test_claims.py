@@ -171,7 +171,7 @@ async def test_claim_code_expires_after_a_day_and_is_ignored_in_groups(tmp_path:
         await house.say(f"/claim {code}", chat=GROUP, chat_type="group", mention_bot=True)
         assert (await sent(house))[-1].startswith("Send it to me in a direct chat")
         await house.say("/claim")
-        assert "prints" in (await sent(house))[-1]
+        assert "printed" in (await sent(house))[-1]
         clock.now += CLAIM_SECONDS
         await house.say(f"/claim {code}")
         assert (await sent(house))[-1].startswith(NO_CODE)

@@ -93,14 +93,14 @@ async def test_mcp_review_holds_at_both_replicas(tmp_path: Path, postgres_url: s
         for house, who in zip(houses, ({}, {"sender": BOB, "chat": BOB_CHAT}), strict=True):
             await works(house, **who)
             assert offered(house)[2:] == ["evil__more"]
-        await houses[0].until(lambda: any("withheld" in it.text for it in houses[0].feishu.messages))
+        await houses[0].until(lambda: any("stay disabled" in it.text for it in houses[0].feishu.messages))
         code, output = await ask("mcp", "accept", "evil", "--config", str(tmp_path / "config.yaml"), more=SECRETS)
         assert (code, output) == (0, "evil: echo\n")
         await houses[0].until(lambda: not any(server.withheld for server in both))
         for house, who in zip(houses, ({}, {"sender": BOB, "chat": BOB_CHAT}), strict=True):
             await works(house, **who)
             assert offered(house)[2:] == names
-        assert sum("withheld" in it.text for it in houses[0].feishu.messages) == 1
+        assert sum("stay disabled" in it.text for it in houses[0].feishu.messages) == 1
 
 
 def _listed_again(server: Any) -> None:

@@ -184,8 +184,8 @@ async def test_mcp_review_is_accepted_by_a_button(tmp_path: Path) -> None:
     async with troubled(tmp_path, tools={"echo": "Repeats.", "change": "x"}) as house:
         behave(house, tools={"echo": "Sends.", "change": "x"})
         await works(house, ("evil__change", {}))
-        await house.until(lambda: any("withheld" in it.text for it in house.feishu.messages))
-        (notice,) = [it for it in house.feishu.messages if "withheld" in it.text]
+        await house.until(lambda: any("stay disabled" in it.text for it in house.feishu.messages))
+        (notice,) = [it for it in house.feishu.messages if "stay disabled" in it.text]
         await house.push(house.feishu.press_event(notice.message_id, "Accept", sender=ALICE))
         server = house.gateway.runtime.setup.mcp.servers["evil"]
         await house.until(lambda: not server.withheld)

@@ -220,7 +220,7 @@ async def test_rights_of_a_press_reach_no_agent_bound_to_others(tmp_path: Path) 
         card = house.feishu.messages[0].message_id
         await house.push(house.feishu.press_event(card, "Yes", sender=CAROL))
         await house.idle()
-        assert "for somebody else" in house.feishu.messages[-1].text
+        assert "for someone else" in house.feishu.messages[-1].text
         for who in (BOB, ALICE):  # an owner may use every agent
             house.anthropic.script = [says("went")]
             await house.push(house.feishu.press_event(card, "Yes", sender=who))
@@ -298,7 +298,7 @@ async def test_rights_to_an_agent_are_checked_at_use(
         texts = [it.text for it in house.feishu.messages[sent:]]
         assert "second" not in answerers(house, asked)
         assert answerers(house, asked) == (["helper"] if choice in ("agent", "schedule") else [])
-        expected = {"reminder": "stand up", "button": "for somebody else", "message": ELSEWHERE, "task": ELSEWHERE}
+        expected = {"reminder": "stand up", "button": "for someone else", "message": ELSEWHERE, "task": ELSEWHERE}
         assert expected.get(choice, "ok") in texts[-1]
 
 
