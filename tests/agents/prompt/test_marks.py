@@ -59,7 +59,7 @@ ELSEWHERE = {
         "(The answer reached ",
         "(The whole answer is in the file answer.md.)",
         "(To make room, ",
-        "(I tried to sum up ",
+        "(I tried to summarise ",
         "(It was not begun.)",
         "(the value comes from",
         "(tell them: no message of theirs is kept)",
