@@ -61,32 +61,37 @@ class TokenOwner:
     name: str = ""
 
 
-@runtime_checkable
-class LogsIn(Channel, Protocol):
-    """A channel on whose platform the bot's app and people have access tokens.
+class PeopleLogin(Protocol):
+    """The logins of people at one app. The methods raise LoginFailed for the platform's refusals, and DeliveryError if it
+    gives no usable answer."""
 
-    The methods raise LoginFailed for the platform's refusals, and DeliveryError if it gives no usable answer."""
-
-    login_scopes: Sequence[str]
+    scopes: Sequence[str]
     """The scopes of a login that nothing asked for, as the config says."""
-
-    login_seconds: float
+    seconds: float
     """The longest time of one request."""
 
-    async def app_token(self, refused: str = "") -> str:
-        """Return the app's own access token, a new one if the current one is `refused`. Raises DeliveryError."""
-
-    async def begin_login(self, scopes: Sequence[str]) -> DeviceLogin:
+    async def begin(self, scopes: Sequence[str]) -> DeviceLogin:
         """Begin a login for these scopes, in which a person grants them on a device with a browser."""
 
-    async def poll_login(self, device_code: str) -> Tokens:
+    async def poll(self, device_code: str) -> Tokens:
         """Return the tokens of a login that the person has finished."""
 
-    async def refresh_login(self, refresh_token: str) -> Tokens:
+    async def refresh(self, refresh_token: str) -> Tokens:
         """Exchange a refresh token, which works once, for the next pair."""
 
-    async def token_owner(self, access_token: str) -> TokenOwner:
+    async def owner(self, access_token: str) -> TokenOwner:
         """Return the person whose token it is, as the platform says."""
 
     def grant_link(self, scopes: Sequence[str]) -> str:
         """Return the page where an administrator grants scopes to the app."""
+
+
+@runtime_checkable
+class LogsIn(Channel, Protocol):
+    """A channel on whose platform the bot's app and people have access tokens."""
+
+    @property
+    def login(self) -> PeopleLogin: ...
+
+    async def app_token(self, refused: str = "") -> str:
+        """Return the app's own access token, a new one if the current one is `refused`. Raises DeliveryError."""

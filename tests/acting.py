@@ -36,10 +36,10 @@ class ActAs:
         if channel is None:
             raise ToolError("UNAVAILABLE", "no such channel")
         try:
-            owner = await channel.token_owner(token)
+            owner = await channel.login.owner(token)
         except LoginFailed:
             token = await logins.token(call, call.message.account, person=True, scopes=arguments.scopes, refused=token)
-            owner = await channel.token_owner(token)
+            owner = await channel.login.owner(token)
         said = f" with {token}" if arguments.says_token else ""
         return ToolResult(content=(f"acted as {owner.name}{said}",))
 

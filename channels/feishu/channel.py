@@ -42,7 +42,6 @@ from channels.feishu.doctor import CAUSES, cause_of
 from channels.feishu.login import FeishuLogin
 from channels.feishu.outgoing import FeishuOutgoing, is_closed, split
 from channels.feishu.people import People, Reactions, fetch_file, react
-from channels.login import DeviceLogin, TokenOwner, Tokens
 from channels.marks import BUNDLE
 from channels.message import Attachment, File, MessageContext, Outbound
 from channels.pace import Pace, SingleFlight
@@ -93,9 +92,8 @@ class FeishuChannel:
         self._key = config.encrypt_key.get_secret_value().strip()
         self._token = config.verification_token.get_secret_value().strip()
         self.condition = Condition(self.name, account, causes=CAUSES, cause_of=cause_of, now=now)
-        self.login_scopes, self.login_seconds = config.login.scopes, config.timeout_seconds
         self._api = FeishuApi(config, self.condition)
-        self._login = FeishuLogin(config)
+        self.login = FeishuLogin(config)
         self._people = People(self._api, zone)
         self._pace = Pace(
             per_second=config.sends_per_second, account_rate=ACCOUNT_RATE, chat_rate=lambda chat: CHAT_RATE
@@ -236,25 +234,10 @@ class FeishuChannel:
     async def app_token(self, refused: str = "") -> str:
         return await self._api.app_token(refused)
 
-    async def begin_login(self, scopes: Sequence[str]) -> DeviceLogin:
-        return await self._login.begin(scopes)
-
-    async def poll_login(self, device_code: str) -> Tokens:
-        return await self._login.poll(device_code)
-
-    async def refresh_login(self, refresh_token: str) -> Tokens:
-        return await self._login.refresh(refresh_token)
-
-    async def token_owner(self, access_token: str) -> TokenOwner:
-        return await self._login.owner(access_token)
-
-    def grant_link(self, scopes: Sequence[str]) -> str:
-        return self._login.grant_link(scopes)
-
     async def close(self) -> None:
         await self._reactions.close()
         self._learning.cancel()
-        await self._login.close()
+        await self.login.close()
         await self._api.close()
 
     def _check_token(self, event: dict[str, Any]) -> None:

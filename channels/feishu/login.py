@@ -58,6 +58,8 @@ class FeishuLogin:
 
     def __init__(self, account: FeishuAccount) -> None:
         self._account = account
+        self.scopes: Sequence[str] = account.login.scopes
+        self.seconds = account.timeout_seconds
         self._open = account.base_url.rstrip("/")
         self._accounts = accounts_url(account.base_url)
         self._clients: dict[str, Any] = {}
@@ -127,9 +129,8 @@ class FeishuLogin:
     async def _ask(self, method: str, base: str, path: str, **sent: Any) -> Mapping[str, Any]:
         if base not in self._clients:
             self._clients[base] = client_class(httpx)(base_url=base, transport=Transport(httpx, base))
-        seconds = self._account.timeout_seconds
         response = await request(
-            self._clients[base], method, path, seconds=seconds, platform="Feishu", follow_redirects=False, **sent
+            self._clients[base], method, path, seconds=self.seconds, platform="Feishu", follow_redirects=False, **sent
         )
         return _answer(response.status_code, response.content, path)
 

@@ -85,7 +85,7 @@ class Logins:
             return ToolError("UNAVAILABLE", "the login cannot be asked for now", retryable=True)
 
     async def app_lacks(self, account: str, scopes: Sequence[str]) -> ToolError:
-        link, named = self._channel(account).grant_link(scopes), ", ".join(map(value, scopes))
+        link, named = self._channel(account).login.grant_link(scopes), ", ".join(map(value, scopes))
         notice = Notice(
             cause=f"scopes {account} {' '.join(scopes)}",
             once=f"scopes {account} {' '.join(scopes)}",
@@ -176,7 +176,7 @@ class Logins:
 
     async def _refresh(self, channel: LogsIn, login: Login) -> None:
         """Refresh a login as it was read, unless another worker does. Raises ToolError if the platform does not."""
-        seconds = channel.login_seconds + CLAIM_SPARE_SECONDS
+        seconds = channel.login.seconds + CLAIM_SPARE_SECONDS
         refresh, now = self._opened(login, "refresh"), self._runtime.now()
         if not await self._store.claim(login, now=now, seconds=seconds):
             return
@@ -184,7 +184,7 @@ class Logins:
             await self._store.end(login, now)
             return
         try:
-            tokens = await channel.refresh_login(refresh)
+            tokens = await channel.login.refresh(refresh)
         except (LoginFailed, DeliveryError) as error:
             log.warning("login_not_refreshed", account=login.account, person=login.person, error=str(error))
             if isinstance(error, LoginFailed) and error.reason in ("ended", "lost"):

@@ -117,7 +117,7 @@ class PendingLogins:
         card = f"command {command}" if waiting is None else f"turn {waiting.session} {waiting.turn}"
         known, fresh = _read(await self._row(id_)), None
         if known is None or now >= known.expires or not set(known.scopes).issuperset(scopes):
-            begun, wanted = await _begun(channel, scopes or channel.login_scopes, login)
+            begun, wanted = await _begun(channel, scopes or channel.login.scopes, login)
             fresh = self._pending(begun, context, wanted, now)
 
         def make(stored: Later | None, waits: PendingLogin | None) -> PendingChange | None:
@@ -177,7 +177,7 @@ class PendingLogins:
             code = self._seal.unseal(pending.device_code, id_, SEALED)
         except Unsealable:
             raise LoginFailed("lost") from None
-        tokens = await channel.poll_login(code)
+        tokens = await channel.login.poll(code)
         owner = await _owner(channel, tokens)
         if owner.id != context.sender.id:
             return None
@@ -201,7 +201,7 @@ class PendingLogins:
         if channel is None or not can(channel, LogsIn):
             return False
         try:
-            begun = await channel.begin_login(pending.scopes)
+            begun = await channel.login.begin(pending.scopes)
         except (LoginFailed, DeliveryError):
             return False
         log.warning("login_begun_again", account=channel.account)
@@ -377,7 +377,7 @@ async def _owner(channel: LogsIn, tokens: Tokens) -> TokenOwner:
     """Return whose tokens they are: the code has been used, so an interrupted request is repeated. Raises LoginFailed."""
     for wait_seconds in (1.0, 3.0, 0.0):
         with suppress(DeliveryError):
-            return await channel.token_owner(tokens.access)
+            return await channel.login.owner(tokens.access)
         await asyncio.sleep(wait_seconds)
     raise LoginFailed("lost")
 
@@ -387,11 +387,11 @@ async def _begun(channel: LogsIn, scopes: Sequence[str], login: Login | None) ->
     granted = sorted(login.granted) if login is not None else ()
     try:
         wanted = tuple(dict.fromkeys((*scopes, *granted)))
-        return await channel.begin_login(wanted), wanted
+        return await channel.login.begin(wanted), wanted
     except LoginFailed as error:
         if error.reason != "app_lacks" or not granted:
             raise
-        return await channel.begin_login(scopes), tuple(scopes)
+        return await channel.login.begin(scopes), tuple(scopes)
 
 
 async def stored_at_last(write: Callable[[], Awaitable[object]]) -> None:

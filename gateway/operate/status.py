@@ -79,7 +79,8 @@ def logins(loaded: Loaded) -> list[Finding]:
             found = stored_logins(connection)
     except DatabaseUnusable:  # said by the finding on the database
         return []
-    if not found:
+    expected = any(it.kind.logs_in(it.config) for it in configured(config.channels))
+    if not found and not (expected and config.database.path is None):
         return []
     ended = [it.name or it.person for it in found if it.ended is not None]
     message = Bilingual(f"{len(found)} logged in", f"已登录 {len(found)} 人")

@@ -76,3 +76,13 @@ async def test_doctor_reports_logins_and_their_key(tmp_path: Path) -> None:
         assert findings(loaded)[0].status == "warning"
         assert "guess" in str(findings(load(tmp_path / "config.yaml", SECRETS | {VARIABLE: "short"}))[0].message)
         assert texts(house) == []
+
+
+async def test_doctor_wants_one_key_for_several_replicas(tmp_path: Path, postgres_url: str) -> None:
+    scopes = f"{FEISHU}    login: {{ scopes: ['task:task:read'] }}\n"
+    async with acting(tmp_path, feishu=scopes, more=f'database: {{ url: "{postgres_url}" }}'):
+        file = tmp_path / "config.yaml"
+        (found,) = findings(load(file, SECRETS))
+        assert (found.status, VARIABLE in str(found.fix)) == ("warning", True)
+        (found,) = findings(load(file, SECRETS | {VARIABLE: "a long text that nobody guesses"}))
+        assert found.status == "ok"
