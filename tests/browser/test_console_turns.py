@@ -64,7 +64,7 @@ async def test_a_turn_is_found_opened_and_every_layer_of_it_is_right(browser: Br
         body = {title: await opened(page, title) for title in LAYERS}
         await expect(body["Event as received"]).to_contain_text('"text": "Build it anew"')
         await expect(body["Message context"]).to_contain_text('"channel": "web"')
-        await expect(body["Route"]).to_contain_text("it is the first of agents.list")
+        await expect(body["Route"]).to_contain_text("first of agents.list")
         await expect(body["Tools offered"].get_by_role("row")).to_have_count(6)
         await expect(body["Transcript"]).to_contain_text("trusted metadata")
         await expect(body["Requests to the model"]).to_contain_text("anthropic/claude-sonnet-4-6")

@@ -152,7 +152,7 @@ TURNS = {
         tools=(*ALL, EXEC),
     ),
     "where there is no exec the tour says so": case(
-        "what can you do?", TOUR[0], words=["may run none here", *HONEST], tools=(WRITE,)
+        "what can you do?", TOUR[0], words=["may not run commands here", *HONEST], tools=(WRITE,)
     ),
     "where the file cannot be written nothing is run": case(
         "what can you do?", TOUR[0], words=["it failed: not there", *HONEST], reply=fails, tools=(*ALL, EXEC)

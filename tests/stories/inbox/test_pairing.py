@@ -158,7 +158,7 @@ async def test_pairing_requests_are_limited_to_three_and_expire_hourly(tmp_path:
         assert (await settled(house))[4:] == [STILL]
         clock.now += 1
         await house.say(f"/pair {first}")
-        assert "does not work" in (await house.replies(6))[5]
+        assert "is not valid" in (await house.replies(6))[5]
         await house.say("hi", **stranger(4))
         await house.say("hi", **stranger(1))
         lines = (await house.replies(8))[6:]

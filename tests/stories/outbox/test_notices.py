@@ -145,7 +145,7 @@ async def test_notice_of_pairing_lets_an_owner_decide_by_a_button(
         await house.say("hello", **BOBS)
         last = (await told(house))[-1]
         assert (last == "hello Bob") == (label == "Let in")
-        assert becomes in card.shown or "are no longer waiting" in card.shown
+        assert becomes in card.shown or "is no longer waiting" in card.shown
         assert traces(house, "swordfish") == []
 
 
