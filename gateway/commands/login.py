@@ -95,11 +95,12 @@ async def login_line(context: CommandContext) -> tuple[str, str]:
     """Return the line of `/whoami`: who is logged in, and what the login allows. Empty in a group, and where nobody logs
     in."""
     label = context.say("Login", "登录")
-    if context.logins.channel_of(context.message) is None or context.message.chat.kind != "direct":
+    channel = context.logins.channel_of(context.message)
+    if channel is None or context.message.chat.kind != "direct":
         return label, ""
     found = await context.logins.of(context.message)
     if found is None:
-        return label, context.say("none (/login)", "无（/login）")
+        return label, context.say("none (/login)", "无（/login）") if channel.login.scopes else ""
     if found.ended is not None:
         return label, context.say("ended (/login)", "已失效（/login）")
     scopes = ", ".join(f"`{it}`" for it in sorted(found.granted - {"offline_access"}))

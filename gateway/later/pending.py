@@ -125,7 +125,11 @@ class PendingLogins:
                 ended = self._ends(waits, "replaced") if waits else []
                 pending = replace(fresh, waiting=waits.waiting if waits else ())
                 return self._shown(id_, None, pending, card, waiting, ended)
-            return self._shown(id_, stored, waits, card, waiting) if waits else None
+            if waits is None:
+                return None
+            if context.chat.kind == "direct":  # their id alone may not have reached them
+                waits = replace(waits, context=direct_of(context))
+            return self._shown(id_, stored, waits, card, waiting)
 
         shown = await self._change(id_, make)
         self._wake()

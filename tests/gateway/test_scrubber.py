@@ -2,6 +2,8 @@
 
 import base64
 import json
+import random
+import string
 import time
 from collections.abc import Callable
 from urllib.parse import quote
@@ -11,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from channels.message import File
-from gateway.observe.secrets import RUN_CHARS, Scrubber
+from gateway.observe.secrets import HELD_MAX, RUN_CHARS, Scrubber
 
 KEY = "sk-ant-api03-Qw7_zR2mXv9LkP4t"
 ODD = 'canary/"密钥"+se cret'
@@ -161,3 +163,17 @@ def test_a_file_is_scrubbed_with_its_name_whatever_bytes_stand_around(around: by
     assert (file.name, file.data) == ("***.txt", around % b"***")
     clean = File(name="a.bin", type="x/y", data=bytes(range(256)))
     assert SCRUBBER.scrub_file(clean) == clean
+
+
+def test_scrubber_holds_the_newest_tokens_and_every_secret() -> None:
+    """People's tokens are replaced every two hours: they must not fill the memory, nor push out what the config names."""
+    chance = random.Random(91827)
+    tokens = ["u-" + "".join(chance.choices(string.ascii_letters + string.digits, k=43)) for _ in range(HELD_MAX + 1)]
+    scrubber = Scrubber([KEY])
+    for token in tokens:
+        scrubber.hold(token)
+        scrubber.hold(tokens[0])  # in use all the time
+    for known in (tokens[0], tokens[-1], KEY):
+        assert known not in scrubber.scrub(f"a {known} b")
+    assert scrubber.scrub(f"a {tokens[1]} b") == f"a {tokens[1]} b"
+    assert len(scrubber._held) <= HELD_MAX

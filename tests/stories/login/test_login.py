@@ -152,6 +152,23 @@ async def test_login_in_a_group_is_shown_in_the_direct_chat(tmp_path: Path) -> N
         await until(lambda: "done" in house.feishu.shown(GROUP))
 
 
+async def test_login_of_someone_who_cannot_be_reached_is_asked_for_directly(tmp_path: Path) -> None:
+    """Feishu lets the bot write to nobody outside of its range first: the line in the group says what to do."""
+    async with acting(tmp_path) as house:
+        del house.feishu.users[BOB]
+        house.anthropic.script = [*WANTS, calls(("act_as", {})), says("done")]
+        await house.say("do it", sender=BOB, **IN_GROUP)
+        await until(lambda: "write /login to me there" in "".join(house.feishu.shown(GROUP)))
+        await house.idle()
+        assert cards(house) == []
+        await house.say("/login", sender=BOB, chat=BOB_CHAT)
+        await until(lambda: len(cards(house)) == 1)
+        (device,) = house.feishu.logins.devices
+        assert device.user_code in "".join(house.feishu.shown(BOB_CHAT))
+        house.feishu.logins.approve(device.user_code, BOB)
+        await until(lambda: "done" in house.feishu.shown(GROUP))
+
+
 async def test_login_asks_for_what_the_app_still_may(tmp_path: Path) -> None:
     """A scope that was granted once, and that the app has lost since, keeps nobody out."""
     async with acting(tmp_path) as house:
