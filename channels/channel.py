@@ -247,6 +247,8 @@ class Capabilities:
     """True if a dropped message is marked, and an answer shows its tools and model."""
     buttons: bool = False
     """True if messages can have buttons and can be replaced."""
+    forms: bool = False
+    """True if messages can have a `ChoiceForm`."""
     programs: bool = False
     """True for programs that wait for an answer: one turn per message, never late, no commands, no rate limit."""
     shows_new_drafts: bool = False

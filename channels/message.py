@@ -205,6 +205,10 @@ class Press:
     message_id: str
     placed: bool = True
     label: str = ""
+    picked: tuple[int, ...] = ()
+    """Positions of the options ticked in a `ChoiceForm`, from 1."""
+    typed: str = ""
+    """Text typed into the field of a `ChoiceForm`."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -227,6 +231,21 @@ class Button:
         while cut > 1 and joined(line, cut):
             cut -= 1
         return line[:cut].rstrip() + "…"
+
+
+FORM_TEXT_CHARS_MAX = 1_000
+FORM_OPTIONS_MAX = 10
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ChoiceForm:
+    """Checkboxes and a text field under a part, for a channel with `forms`. `field` is the field's placeholder; without
+    one there is no field. `submit` is the label of the button that sends both with `token`."""
+
+    token: str
+    submit: str
+    options: tuple[str, ...] = ()
+    field: str = ""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -278,6 +297,7 @@ class Outbound:
     options: tuple[str, ...] = ()
     turn: TurnFacts | None = None
     folded: Folded | None = None
+    form: ChoiceForm | None = None
 
     @property
     def whole(self) -> str:

@@ -12,6 +12,7 @@ from typing import Any
 import structlog
 
 from channels.section import ToolLists
+from tools.ask import Answers, AskTool
 from tools.config import AgentToolsConfig, ExecConfig, ToolsConfig, WebToolsConfig
 from tools.documents.document import Documents
 from tools.edit import Edit, Write
@@ -62,6 +63,7 @@ class ToolPorts:
     delegate: Delegate
     schedules: Schedules
     identities: Identities
+    answers: Answers
     sandbox: Sandbox
 
 
@@ -110,6 +112,7 @@ _BUILDERS: dict[str, Callable[[Catalog, Workspace], Tool]] = {
     "web_search": lambda catalog, _: WebSearch(catalog.web.search),
     "task": lambda catalog, _: TaskTool(catalog.ports.delegate),
     "schedule": lambda catalog, _: ScheduleTool(catalog.ports.schedules),
+    "ask": lambda catalog, _: AskTool(catalog.ports.answers),
 }
 NAMES: tuple[str, ...] = tuple(_BUILDERS)
 

@@ -195,8 +195,8 @@ class ToolsConfig(ToolLists):
 
 
 class AgentToolsConfig(ToolLists):
-    """The tools of an agent. Without `profile` and `allow` it has `profile: minimal`, which is `read`, `ls` and
-    `message`."""
+    """The tools of an agent. Without `profile` and `allow` it has `profile: minimal`, which is `read`, `ls`,
+    `message` and `ask`."""
 
     exec: AgentExecConfig = AgentExecConfig()
     files: AgentFilesConfig = AgentFilesConfig()

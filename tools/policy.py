@@ -16,13 +16,13 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "group:runtime": ("exec", "process"),
     "group:web": ("web_fetch", "web_search"),
     "group:memory": ("memory_search", "memory_get"),
-    "group:messaging": ("message",),
+    "group:messaging": ("message", "ask"),
     "group:tasks": ("task",),
     "group:later": ("schedule",),
 }
 PROFILES: dict[Profile, tuple[str, ...]] = {
-    "minimal": ("read", "ls", "message"),
-    "messaging": ("read", "ls", "message", "group:memory"),
+    "minimal": ("read", "ls", "message", "ask"),
+    "messaging": ("read", "ls", "message", "ask", "group:memory"),
     "coding": ("group:files", "group:runtime", "group:memory", "group:messaging", "group:tasks"),
     "full": ("*",),
 }

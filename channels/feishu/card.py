@@ -15,7 +15,7 @@ from typing import Any
 from markdown_it import MarkdownIt
 
 from channels.feishu.post import Content, Nodes, PeopleNames, link, resolve
-from channels.message import Button, Folded
+from channels.message import FORM_TEXT_CHARS_MAX, Button, ChoiceForm, Folded
 from channels.spelling import spelt
 from channels.wire import loads, mapping, mappings, scalar
 from channels.wire import text as text_of
@@ -28,9 +28,15 @@ _PREFIX = re.compile("[ >]*")
 _PING = re.compile(r"<(?=/?at\b)", re.IGNORECASE)
 
 
-def card(text: str, buttons: Sequence[Button], folded: Folded | None = None) -> dict[str, Any]:
-    panel = [_panel(folded)] if folded else []
-    return made([*_text(text), *map(_button, buttons), *panel], text, enable_forward=False)
+TICK, FIELD = "option_", "text"
+"""Names of a form's controls: `option_1`, `option_2`, …, and its text field."""
+
+
+def card(
+    text: str, buttons: Sequence[Button], folded: Folded | None = None, form: ChoiceForm | None = None
+) -> dict[str, Any]:
+    below = [*([_form(form)] if form else []), *([_panel(folded)] if folded else [])]
+    return made([*_text(text), *map(_button, buttons), *below], text, enable_forward=False)
 
 
 def answer_card(text: str) -> dict[str, Any]:
@@ -125,6 +131,22 @@ def _button(button: Button) -> dict[str, Any]:
         "type": button.style,
         "text": {"tag": "plain_text", "content": button.shown},
         "behaviors": [opens if button.url else {"type": "callback", "value": {"token": button.token}}],
+    }
+
+
+def _form(form: ChoiceForm) -> dict[str, Any]:
+    controls: list[dict[str, Any]] = [
+        {"tag": "checker", "name": f"{TICK}{number}", "text": {"tag": "plain_text", "content": label}}
+        for number, label in enumerate(form.options, 1)
+    ]
+    if form.field:
+        placeholder = {"tag": "plain_text", "content": form.field}
+        controls.append({"tag": "input", "name": FIELD, "placeholder": placeholder, "max_length": FORM_TEXT_CHARS_MAX})
+    submit = _button(Button(label=form.submit, token=form.token, style="primary"))
+    return {
+        "tag": "form",
+        "name": "form",
+        "elements": [*controls, submit | {"name": "submit", "form_action_type": "submit"}],
     }
 
 

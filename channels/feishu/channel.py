@@ -71,6 +71,7 @@ class FeishuChannel:
         file_messages=FileMessages(),
         topics_by_reply=True,
         buttons=True,
+        forms=True,
         repeat_seconds=REPEAT_SECONDS,
     )
 

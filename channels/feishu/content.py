@@ -16,10 +16,21 @@ from datetime import UTC, datetime, tzinfo
 from typing import Any
 
 from channels.channel import Arrived, Ignored, Membership, NotReady, Reacted, Recalled, Receipt, Rejected
-from channels.feishu.card import UNREADABLE_CARD, read_card
+from channels.feishu.card import FIELD, TICK, UNREADABLE_CARD, read_card
 from channels.feishu.post import Content, Nodes, PeopleNames, read_post, resolve
 from channels.marks import BUNDLE
-from channels.message import BUTTON_TOKEN, Attachment, AttachmentKind, Chat, MessageContext, Press, Quote, Sender
+from channels.message import (
+    BUTTON_TOKEN,
+    FORM_OPTIONS_MAX,
+    FORM_TEXT_CHARS_MAX,
+    Attachment,
+    AttachmentKind,
+    Chat,
+    MessageContext,
+    Press,
+    Quote,
+    Sender,
+)
 from channels.moment import timestamp
 from channels.wire import clean, loads, mapping, scalar, text
 from channels.wire import text as text_of
@@ -283,9 +294,20 @@ def _press(body: Mapping[str, Any], header: Mapping[str, Any], *, account: str, 
         text="",
         sent_at=now,
         mentioned=True,
-        press=Press(token=token, message_id=_id(place, "open_message_id"), placed=False),
+        press=Press(
+            token=token,
+            message_id=_id(place, "open_message_id"),
+            placed=False,
+            picked=_picked(values := mapping(action, "form_value")),
+            typed=text_of(values, FIELD)[:FORM_TEXT_CHARS_MAX],
+        ),
     )
     return Arrived(context=context, dedupe=(f"press:{event_id}",), answer=RECEIVED)
+
+
+def _picked(values: Mapping[str, Any]) -> tuple[int, ...]:
+    """Return the positions of the ticked boxes of a submitted form."""
+    return tuple(number for number in range(1, FORM_OPTIONS_MAX + 1) if values.get(f"{TICK}{number}") is True)
 
 
 def _chosen(body: Mapping[str, Any], header: Mapping[str, Any], *, account: str, now: datetime) -> Receipt:

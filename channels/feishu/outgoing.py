@@ -163,11 +163,11 @@ def _forms(part: Outbound, rendering: Rendering) -> Iterator[_Form]:
     # Each form is tried if Feishu refused the one before. Only a card can replace a card.
     text = without_pings(spelt(part.whole, boxes=True))
     if part.replaces is not None:
-        no_card = frozenset[str]() if part.buttons else NO_CARD_CODES
-        yield "interactive", card(part.text, part.buttons, part.folded), AUDIT_CODES | no_card
+        no_card = frozenset[str]() if part.buttons or part.form else NO_CARD_CODES
+        yield "interactive", card(part.text, part.buttons, part.folded, part.form), AUDIT_CODES | no_card
         yield "interactive", card(NOT_PASSED, ()), no_card
-    elif part.buttons:
-        yield "interactive", card(part.text, part.buttons, part.folded), BAD_CONTENT_CODES | AUDIT_CODES
+    elif part.buttons or part.form:
+        yield "interactive", card(part.text, part.buttons, part.folded, part.form), BAD_CONTENT_CODES | AUDIT_CODES
     elif rendering == "card" or (rendering == "auto" and needs_card(part.text)):
         yield "interactive", answer_card(part.text), BAD_CONTENT_CODES | AUDIT_CODES
     # Clients may drop text after a fence in the same node; the official SDK also separates them.

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Literal, Protocol, TypeAlias
 
 from channels.abilities import ToolUse
-from channels.message import PICTURES, Attachment, Button, Folded, StoredFile, TurnFacts
+from channels.message import PICTURES, Attachment, Button, ChoiceForm, Folded, StoredFile, TurnFacts
 from channels.web.admission import OPERATOR
 
 VERSIONS_MAX = 50
@@ -49,6 +49,7 @@ class MessageBody:
     place: int | None = None
     turn: TurnFacts | None = None
     folded: Folded | None = None
+    form: ChoiceForm | None = None
     instead: str | None = None
 
 

@@ -18,7 +18,19 @@ from pydantic import BaseModel, Field, StringConstraints, ValidationError
 from channels.abilities import Progress
 from channels.access import AccessConfig
 from channels.channel import Arrived, Capabilities, Gone, Rejected, WebhookRequest, stored_file
-from channels.message import BUTTON_TOKEN, Attachment, Chat, File, MessageContext, Outbound, Press, Sender, Target
+from channels.message import (
+    BUTTON_TOKEN,
+    FORM_OPTIONS_MAX,
+    FORM_TEXT_CHARS_MAX,
+    Attachment,
+    Chat,
+    File,
+    MessageContext,
+    Outbound,
+    Press,
+    Sender,
+    Target,
+)
 from channels.web.admission import OPERATOR, Admission, Headers
 from channels.web.archive import ChatHistory, Files, Kept, MessageBody, Unkept, WebConversation, attachment_of
 from channels.web.config import WebConfig
@@ -41,6 +53,9 @@ log = structlog.get_logger()
 class _Pressed(BaseModel, extra="forbid", strict=True):
     token: Annotated[str, StringConstraints(pattern=rf"^{BUTTON_TOKEN.pattern}$")]
     message: _Id
+    picked: Annotated[tuple[Annotated[int, Field(ge=1, le=FORM_OPTIONS_MAX)], ...], Field(strict=False)] = ()
+    text: Annotated[str, StringConstraints(max_length=FORM_TEXT_CHARS_MAX)] = ""
+    """The ticked options and the text of a form."""
 
 
 class _Posted(BaseModel, extra="forbid", strict=True):
@@ -53,6 +68,12 @@ class _Posted(BaseModel, extra="forbid", strict=True):
     language: Literal["en", "zh"] | None = None
     instead: _Id | None = None
     """The person's message of which this is a new version."""
+
+
+def _press(pressed: _Pressed) -> Press:
+    return Press(
+        token=pressed.token, message_id=pressed.message, picked=pressed.picked, typed=_well_formed(pressed.text)
+    )
 
 
 class WebChannel:
@@ -68,6 +89,7 @@ class WebChannel:
         actions=("send", "edit", "buttons"),
         marks_dropped=True,
         buttons=True,
+        forms=True,
         repeat_seconds=float("inf"),
     )
     resend_ambiguous = True
@@ -120,7 +142,7 @@ class WebChannel:
             sent_at=now.astimezone(UTC),
             mentioned=True,
             attachments=tuple(Attachment(kind="file", key=key) for key in posted.files),
-            press=Press(token=posted.press.token, message_id=posted.press.message) if posted.press else None,
+            press=_press(posted.press) if posted.press else None,
             language=posted.language,
             instead=posted.instead,
         )
@@ -192,6 +214,7 @@ class WebChannel:
             dropped=part.dropped,
             buttons=part.buttons,
             folded=part.folded,
+            form=part.form,
             turn=part.turn,
         )
         if not await self.archive.answer(chat, key, words, self._now()):

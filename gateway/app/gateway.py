@@ -107,6 +107,7 @@ class Gateway:
         self.ends.serve(self.runtime, due.set)
         self.logins = lasting.logins
         self.logins.serve(self.runtime, Seal(environment, key_file(config)), due.set)
+        lasting.questions.serve(self.runtime, self.approvals)
         self.commands = Dispatch(
             runtime=self.runtime, approvals=self.approvals, tasks=self.tasks, ends=self.ends, logins=self.logins
         )

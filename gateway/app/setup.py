@@ -21,6 +21,7 @@ from agents.runner import AgentRunner
 from channels.api.channel import ApiChannel
 from channels.channel import Channel
 from channels.web.live import LiveTurns
+from gateway.approvals.questions import Questions
 from gateway.commands.catalog import commands_in
 from gateway.config.channels import Account, ChannelDeps, configured, named_accounts
 from gateway.config.exposure import exposure
@@ -63,6 +64,7 @@ class Lasting:
     tasks: Tasks = field(default_factory=Tasks)
     ends: CommandEnds = field(default_factory=CommandEnds)
     logins: Logins = field(default_factory=Logins)
+    questions: Questions = field(default_factory=Questions)
 
 
 def build_setup(config: Config, environment: Mapping[str, str], lasting: Lasting, before: Setup | None = None) -> Setup:
@@ -131,6 +133,7 @@ def _runners(
         delegate=lasting.tasks,
         schedules=StoredSchedules(store=store, config=config, now=now, wake=lasting.wake),
         identities=lasting.logins,
+        answers=lasting.questions,
         sandbox=lasting.sandbox,
     )
     build_runner = partial(

@@ -19,14 +19,23 @@ import structlog
 
 from channels.message import MessageContext
 from gateway.approvals.display import SHOWN_CHARS_MAX, visible
-from gateway.approvals.notices import find_surfaces, is_approver, message_json, message_of, surfaces_json, surfaces_of
+from gateway.approvals.notices import (
+    Surface,
+    find_surfaces,
+    is_approver,
+    message_json,
+    message_of,
+    surfaces_json,
+    surfaces_of,
+)
 from gateway.observe.logs import logged
 from gateway.state.runtime import Runtime
 from gateway.store.approvals import Admitted, Approval, Decider, Grant, State
 from gateway.store.errors import StoreUnavailable
 from gateway.store.inbound import ASK, OUTCOME, Inbound
 from gateway.store.records import Delivery
-from gateway.store.sessions import LOCAL_PERSON, control_session, person_of, session_key
+from gateway.store.sessions import LOCAL_PERSON, control_session, person_of, session_key, task_of
+from tools.ask import NAME as QUESTION
 from tools.tool import Request, ToolError, digest_of
 
 ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
@@ -114,7 +123,7 @@ class Approvals:
         tainted: bool,
     ) -> tuple[Admitted, Approval | None]:
         """Ask the approvers. `people` are all senders that the turn answers. Raises ToolError."""
-        now, config = self._runtime.now(), self._runtime.setup.config.approvals
+        config = self._runtime.setup.config.approvals
         text = request.subject.text
         if len(visible(text)[0]) > SHOWN_CHARS_MAX:
             message = "it is too long to show an approver in full; put it into a file, and call that"
@@ -123,23 +132,10 @@ class Approvals:
             message = "it holds a secret of this gateway, so it cannot be shown to an approver"
             raise ToolError("EXEC_DENIED", message)
         surfaces = await find_surfaces(self._runtime, origin, self.approvers(agent))
-        new = Approval(
-            id=new_id(),
-            tool=request.tool,
-            agent=agent,
-            sid=session,
-            turn=turn,
-            requester=", ".join(people),
-            origin=message_json.dump_json(origin).decode(),
-            request=bound,
-            digest=digest_of(bound),
-            always=int(request.subject.always),
+        new = replace(
+            self._new(request, bound, agent, session, turn, origin, people, config.expiry_seconds),
             tainted=int(tainted),
             surfaces=surfaces_json.dump_json(surfaces).decode(),
-            created=now,
-            expires=now + config.expiry_seconds,
-            boot=self.clock.boot,
-            deadline=self.clock.deadline(config.expiry_seconds),
         )
         admission, approval = await self._store.approvals.request(
             new,
@@ -150,6 +146,66 @@ class Approvals:
         if approval is not None and admission == "pending":
             await self._ask(approval)
         return admission, approval
+
+    async def question(
+        self,
+        request: Request,
+        bound: str,
+        *,
+        agent: str,
+        session: str,
+        turn: int,
+        origin: MessageContext,
+        people: Sequence[str],
+        tainted: bool,
+    ) -> Approval | None:
+        """Put a question with choices to the chat of `origin`. Return None if the conversation has another open one. Raises
+        ToolError."""
+        channel = self._runtime.setup.channel(origin)
+        if channel is None or channel.capabilities.programs or task_of(session) is not None:
+            message = "nobody can be asked here; say in your answer what you need to know, with the options"
+            raise ToolError("CANNOT_ASK", message)
+        here = replace(origin, attachments=(), reply_to=None, press=None, more=False, origin=None)
+        seconds = 60.0 * int(request.arguments.get("minutes") or 60)
+        new = replace(
+            self._new(request, bound, agent, session, turn, origin, people, seconds),
+            tainted=int(tainted),
+            surfaces=surfaces_json.dump_json((Surface(context=here),)).decode(),
+        )
+        if (approval := await self._store.approvals.question(new)) is not None:
+            await self._ask(approval)
+        return approval
+
+    def _new(
+        self,
+        request: Request,
+        bound: str,
+        agent: str,
+        session: str,
+        turn: int,
+        origin: MessageContext,
+        people: Sequence[str],
+        seconds: float,
+    ) -> Approval:
+        now = self._runtime.now()
+        return Approval(
+            id=new_id(),
+            tool=request.tool,
+            agent=agent,
+            sid=session,
+            turn=turn,
+            requester=", ".join(people),
+            origin=message_json.dump_json(origin).decode(),
+            request=bound,
+            digest=digest_of(bound),
+            always=int(request.subject.always),
+            tainted=0,
+            surfaces="[]",
+            created=now,
+            expires=now + seconds,
+            boot=self.clock.boot,
+            deadline=self.clock.deadline(seconds),
+        )
 
     async def _ask(self, approval: Approval) -> None:
         await self._tell(approval, ASK, "ask")
@@ -280,7 +336,8 @@ class Approvals:
 
     async def _is_unseen(self, approval: Approval) -> bool:
         """Return whether no one can allow it any more. The operator can always read the full request in the console."""
-        return LOCAL_PERSON not in self.approvers(approval.agent) and await self.is_lost(approval)
+        is_read = approval.tool != QUESTION and LOCAL_PERSON in self.approvers(approval.agent)
+        return not is_read and await self.is_lost(approval)
 
     def _is_off(self, approval: Approval) -> bool:
         """Return whether the config no longer allows the agent to do this."""

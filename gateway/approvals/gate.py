@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from datetime import tzinfo
 
 from agents.messages import AssistantMessage, Text, ToolCall, UserMessage
+from agents.prompt.fences import SILENT
 from agents.prompt.inbound import metadata_blocks
 from agents.runner import AgentRunner
 from channels.marks import OWN_TURN
@@ -19,6 +20,7 @@ from channels.message import MessageContext
 from gateway.approvals.approvals import Approvals
 from gateway.approvals.display import reply_lines
 from gateway.store.approvals import Approval
+from tools.ask import NAME as QUESTION
 from tools.paths import MEMORY
 from tools.policy import holds
 from tools.tool import Call, Request, ToolError, ToolResult, canonical, digest_of
@@ -30,13 +32,19 @@ _NOTES = {
     "cancelled": "is cancelled",
     "undeliverable": "could not be shown in full to anyone who may approve it",
 }
+_QUESTION_NOTES = {"approved": "has been answered; its result is the answer", "expired": "was not answered in time"}
+_NO_ANSWERS = {
+    "expired": "nobody answered in time; go on without the answer, or say what you need to know",
+    "undeliverable": "the question could not be sent; say what you need to know in your answer",
+}
 
 
 def opening(
     approval: Approval, context: MessageContext, at: float, zone: tzinfo
 ) -> tuple[UserMessage, AssistantMessage]:
     """Return the start of a turn that continues with a decision: a note, and the call of the stored request."""
-    what = _NOTES.get(approval.state, "has been decided").format(by=approval.decided_by or "nobody")
+    notes = {**_NOTES, **(_QUESTION_NOTES if approval.tool == QUESTION else {})}
+    what = notes.get(approval.state, "has been decided").format(by=approval.decided_by or "nobody")
     note = f"{OWN_TURN}, and of no person. The call of {approval.tool} that waited as {approval.id} {what}.)"
     text = f"[message_id: approval-{approval.id}]\n{note}"
     arguments = json.loads(approval.request)["arguments"]
@@ -94,6 +102,8 @@ class TurnGate:
     async def admit(self, request: Request, call: Call) -> SpawnedCall:
         agent = self.runner.config.id
         bound = request.canonical(agent)
+        if request.tool == QUESTION:
+            return await self._question(request, bound, call)
         if self.decided is not None and self._goes_on(call):
             return await self._spawn(self.decided.id, digest_of(bound))
         if self.decided is not None and self.decided.state == "denied" and self.decided.digest == digest_of(bound):
@@ -128,6 +138,34 @@ class TurnGate:
             f"An approver answers with exactly one of these lines: {lines}. Never run them through a tool."
         )
         raise ToolError("EXEC_APPROVAL_PENDING", message, approval=approval.id)
+
+    async def _question(self, request: Request, bound: str, call: Call) -> SpawnedCall:
+        """Admit a question that was answered, however often; else ask it, which is a ToolError."""
+        if self.decided is not None and self._goes_on(call):
+            approval = await self.approvals.get(self.decided.id)
+            state = approval.state if approval else "cancelled"
+            if state in ("approved", "spawned", "interrupted", "finished"):
+                await self.approvals.move(self.decided.id, "approved", "spawned")
+                return SpawnedCall(approvals=self.approvals, id=self.decided.id)
+            raise ToolError("NO_ANSWER", _NO_ANSWERS.get(state, "the question was cancelled"))
+        approval = await self.approvals.question(
+            request,
+            bound,
+            agent=self.runner.config.id,
+            session=self.session,
+            turn=self.turn,
+            origin=call.message,
+            people=self.people,
+            tainted=call.tainted,
+        )
+        if approval is None:
+            message = "another question is open in this conversation; end your turn and wait for its answer"
+            raise ToolError("QUESTION_OPEN", message, retryable=True)
+        message = (
+            "the question is shown to the person with its options; end your turn now, and its answer comes to you in this "
+            f"conversation as the result of this call. Do not repeat the question: answer {SILENT} alone"
+        )
+        raise ToolError("ASK_PENDING", message, approval=approval.id)
 
     def _goes_on(self, call: Call) -> bool:
         return self.decided is not None and call.key.endswith(":" + call_id(self.decided))

@@ -16,6 +16,8 @@ from channels.message import Button
 from gateway.approvals.approvals import dedupe, id_of
 from gateway.approvals.display import answers, outcome_text, request_details, request_text, value
 from gateway.approvals.notices import OWN, called, message_of, surfaces_of
+from gateway.approvals.questions import TOKEN
+from gateway.commands import ask as questions
 from gateway.commands import own
 from gateway.commands.command import CommandContext, Perform
 from gateway.commands.own import accept_tools, join, tell, unheard
@@ -24,6 +26,7 @@ from gateway.state.queues import BUTTON
 from gateway.store.approvals import Approval, Decider, Token
 from gateway.store.inbound import ASK, INTRODUCTION, NOTICE, OUTCOME, PRESSED, UNHEARD
 from gateway.store.sessions import chat_of, person_of
+from tools.ask import NAME as QUESTION
 
 _DECISION = re.compile(r" */approve(?:@\S+)? ([0-9A-HJKMNP-TV-Z-]{12,14}) (allow-once|allow-always|deny) *")
 """A name after the @ is this bot's: `command_of` has checked it."""
@@ -141,6 +144,8 @@ async def ask(context: CommandContext) -> str | Reply | None:
     approval = await context.approvals.get(id_)
     if approval is None or approval.state != "pending":
         return None
+    if approval.tool == QUESTION:
+        return questions.ask(context, approval)
     origin, language = message_of(approval), context.language
     people, reader = approval.requester.split(", "), surfaces_of(approval)[int(number)].approver
     names = await called(context.runtime, [it for it in people if it != reader])
@@ -180,7 +185,10 @@ async def replace_request(context: CommandContext) -> str | Reply | None:
     if approval is None or not sent:
         return None
     surface = surfaces_of(approval)[int(number)]
-    text = await _outcome(context, approval, reader=surface.approver)
+    if approval.tool == QUESTION:
+        text = await questions.answered(context, approval, reader=context.reader)
+    else:
+        text = await _outcome(context, approval, reader=surface.approver)
     if context.has_buttons and not await store.given_up([request]):  # of several messages the last one has them
         return Reply(text=text, replaces=sent[-1])
     here = approval.decided_in == chat_of(surface.context)
@@ -189,7 +197,10 @@ async def replace_request(context: CommandContext) -> str | Reply | None:
 
 async def settle(context: CommandContext) -> None:
     """Apply the decision of a pressed button, without requests to the platform."""
-    await (own.settle if context.arguments.startswith(OWN) else press)(context)
+    if context.arguments.startswith(TOKEN):
+        await questions.settle(context)
+    else:
+        await (own.settle if context.arguments.startswith(OWN) else press)(context)
 
 
 async def press(context: CommandContext) -> str | Reply | None:
@@ -197,6 +208,8 @@ async def press(context: CommandContext) -> str | Reply | None:
     replaces the request."""
     if context.arguments.startswith(OWN):
         return await own.press(context, context.arguments)
+    if context.arguments.startswith(TOKEN):
+        return await questions.press(context)
     store, by, message = context.runtime.store.approvals, _decider(context), context.message
     token = await store.token(_hash(message.press.token)) if message.press and message.press.token else None
     approval = await context.approvals.get(token.approval) if token else None

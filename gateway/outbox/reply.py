@@ -118,6 +118,7 @@ def reply_parts(
             replaces=None if number else replaces,
             buttons=said.buttons if number == len(messages) - 1 else (),
             folded=said.folded if number == len(messages) - 1 else None,
+            form=said.form if number == len(messages) - 1 else None,
         )
         payload = OutboxPayload(channel=context.channel, account=context.account, part=part, seed=said.seed)
         key = idempotency_key(purpose, *names, str(number))

@@ -9,7 +9,7 @@ from agents import sentences
 from agents.language import language_for
 from agents.messages import AssistantMessage, ToolResultMessage
 from channels.bilingual import Finding
-from channels.message import Button, Folded, MessageContext, StoredFile, TurnFacts
+from channels.message import Button, ChoiceForm, Folded, MessageContext, StoredFile, TurnFacts
 from gateway.state.runtime import AGENT_CLOSED
 from gateway.store.records import Spent
 
@@ -30,6 +30,7 @@ class Reply:
     """The part of the text that a voice message speaks after it; empty for none."""
     buttons: tuple[Button, ...] = ()
     folded: Folded | None = None
+    form: ChoiceForm | None = None
     answers_to: str | None = None
     """The message to reply to instead of the current one, as requested by the model; not validated yet."""
     replaces: str | None = None

@@ -113,15 +113,18 @@ UPDATE approval_grant SET uses = uses + 1, last_used_at = :at WHERE id = (
     AND (expires IS NULL OR expires > :at) AND granted_by IN :approvers ORDER BY granted_at LIMIT 1
 ) RETURNING id, granted_by
 """
+_OPEN_QUESTION = "SELECT * FROM approval WHERE sid = :sid AND tool = 'ask' AND state = 'pending'"
+TICKS_MAX = 200
+"""Presses that a question with several answers takes."""
 _GRANTS = """
 SELECT * FROM approval_grant WHERE revoked_at IS NULL AND (expires IS NULL OR expires > :at) ORDER BY granted_at
 """
 _WAITING = """
 SELECT count(*) AS of_agent, count(CASE WHEN sid = :sid THEN 1 END) AS of_session
-FROM approval WHERE state = 'pending' AND agent = :agent
+FROM approval WHERE state = 'pending' AND agent = :agent AND tool <> 'ask'
 """
 _LATELY = """
-SELECT surfaces FROM approval WHERE created > :since AND created <= :at
+SELECT surfaces FROM approval WHERE created > :since AND created <= :at AND tool <> 'ask'
 AND state NOT IN ('approved', 'spawned', 'finished', 'interrupted')
 """
 _SENT = f"""
@@ -172,6 +175,36 @@ class DatabaseApprovals(Database):
         _insert(connection, "approval", new)
         _audit(connection, at, new.requester, "requested", new.id, "", "pending")
         return "pending", new
+
+    @writes
+    def question(self, connection: Connection, new: Approval) -> Approval | None:
+        """Ask a question, once; None if the conversation has another open one."""
+        lock(connection, Lock.APPROVALS)
+        if (found := _one(connection, _OPEN_QUESTION, sid=new.sid)) is not None:
+            return found if (found.turn, found.digest) == (new.turn, new.digest) else None
+        _insert(connection, "approval", new)
+        _audit(connection, new.created, new.requester, "requested", new.id, "", "pending")
+        return new
+
+    @reads
+    def question_in(self, connection: Connection, sid: str, turn: int) -> Approval | None:
+        """The question that is open in a conversation, or that message `turn` has answered there."""
+        answered = "SELECT * FROM approval WHERE sid = :sid AND tool = 'ask' AND decided_turn = :turn"
+        return _one(connection, answered, sid=sid, turn=turn) or _one(connection, _OPEN_QUESTION, sid=sid)
+
+    @writes
+    def tick(self, connection: Connection, id_: str, turn: int, number: int) -> Approval | None:
+        """Note that press `turn` ticks an option of an open question; the question afterwards."""
+        lock(connection, Lock.APPROVALS)
+        found = _one(connection, "SELECT * FROM approval WHERE id = :id", id=id_)
+        if found is None or found.state != "pending":
+            return found
+        presses = json.loads(found.decision or "{}")
+        if len(presses) < TICKS_MAX:
+            presses.setdefault(str(turn), number)
+        decision = json.dumps(presses)
+        run(connection, "UPDATE approval SET decision = :decision WHERE id = :id", decision=decision, id=id_)
+        return replace(found, decision=decision)
 
     @reads
     def get(self, connection: Connection, id_: str) -> Approval | None:
@@ -298,7 +331,9 @@ class DatabaseApprovals(Database):
     @reads
     def listed(self, connection: Connection, at: float) -> tuple[Sequence[Approval], Sequence[Grant]]:
         """Return pending requests and grants, oldest first."""
-        waiting = run(connection, "SELECT * FROM approval WHERE state = 'pending' ORDER BY created").mappings()
+        waiting = run(
+            connection, "SELECT * FROM approval WHERE state = 'pending' AND tool <> 'ask' ORDER BY created"
+        ).mappings()
         grants = run(connection, _GRANTS, at=at).mappings()
         return [Approval(**it) for it in waiting], [Grant(**it) for it in grants]
 
@@ -382,18 +417,32 @@ _WORDLESS: Mapping[str, Any] = {"text": "", "attachments": [], "reply_to": None}
 def forget_approvals(connection: Connection, turns: Sequence[int]) -> Mapping[str, int]:
     """Delete the approvals of these turns, and what was sent to the approvers; only the audit remains, which holds
     no text. Return rows by table."""
+    _forget_answers(connection, turns)
     found = run(connection, "SELECT id, surfaces FROM approval WHERE turn IN :turns", turns=list(turns)).all()
     for row in found:
-        names = {"notices": _notices(row)}
-        run(connection, "DELETE FROM outbox WHERE turn IN (SELECT id FROM inbox WHERE dedupe IN :notices)", **names)
-        run(connection, f"UPDATE inbox SET body = '' WHERE dedupe IN :notices AND NOT {WAITS}", **names)
+        _forget_notices(connection, row)
         run(connection, "DELETE FROM approval_token WHERE approval = :id", id=row.id)
         run(connection, "DELETE FROM approval WHERE id = :id", id=row.id)
     return {"approval": len(found)} if found else {}
 
 
+def _forget_answers(connection: Connection, turns: Sequence[int]) -> None:
+    """Remove the answers that these messages gave to questions, also where they are shown."""
+    answered = "SELECT id, surfaces FROM approval WHERE tool = 'ask' AND decided_turn IN :turns"
+    for row in run(connection, answered, turns=list(turns)).all():
+        _forget_notices(connection, row)
+        run(connection, "UPDATE approval SET decision = NULL WHERE id = :id", id=row.id)
+
+
+def _forget_notices(connection: Connection, row: Any) -> None:
+    names = {"notices": _notices(row)}
+    run(connection, "DELETE FROM outbox WHERE turn IN (SELECT id FROM inbox WHERE dedupe IN :notices)", **names)
+    run(connection, f"UPDATE inbox SET body = '' WHERE dedupe IN :notices AND NOT {WAITS}", **names)
+
+
 def forget_words(connection: Connection, turn: int) -> None:
     """Keep what was requested in a turn, without the text of the message that the turn answered."""
+    _forget_answers(connection, [turn])
     for row in run(connection, "SELECT id, origin, surfaces FROM approval WHERE turn = :turn", turn=turn).all():
         surfaces = _json([it | {"context": it["context"] | _WORDLESS} for it in orjson.loads(row.surfaces)])
         names = {"origin": _json(orjson.loads(row.origin) | _WORDLESS), "surfaces": surfaces, "id": row.id}

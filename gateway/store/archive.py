@@ -104,7 +104,9 @@ class DatabaseArchive(Database):
         before = words_json.validate_json(row.words)
         if (before.text, before.buttons) != (text, buttons):
             _run(connection, "DELETE FROM web_message WHERE number = :number", number=row.number)
-            words = replace(before, text=text, buttons=buttons, folded=None, place=before.place or row.number)
+            words = replace(
+                before, text=text, buttons=buttons, folded=None, form=None, place=before.place or row.number
+            )
             _insert(connection, chat, key, "agent", words, row.at, under=row.under)
         return True
 

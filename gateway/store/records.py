@@ -317,6 +317,8 @@ class Work:
     """The turn that the database has as begun; 0 for none."""
     has_notes: bool = False
     """True if the sender of the first message has notes."""
+    has_question: bool = False
+    """True if a question is open in the conversation, or the first message has answered it."""
     known: Known | None = None
     """The `known` to pass to the next load."""
     continues: bool = False
@@ -373,7 +375,7 @@ class View:
         if not rows:
             return cls(parts=parts, work=None)
         first: Any = {name: rows[0][name] for name in ("stopped", "revision", "begun")}
-        first |= {name: bool(rows[0][name]) for name in ("superseded", "has_notes")}
+        first |= {name: bool(rows[0][name]) for name in ("superseded", "has_notes", "has_question")}
         return cls(parts=parts, work=replace(Work.of(rows, entries), **first))
 
 

@@ -106,7 +106,11 @@ IS_QUEUED = f"SELECT 1 FROM outbox WHERE id = :part AND {TO_SEND}"
 WAITING = f"""
 SELECT i.id AS turn, i.body, i.at, i.attempts, s.stopped, s.revision, s.begun,
     EXISTS (SELECT 1 FROM inbox n WHERE n.id = s.stopped AND n.sid = s.id) AS superseded,
-    EXISTS (SELECT 1 FROM note WHERE sender = i.sender AND text <> '') AS has_notes
+    EXISTS (SELECT 1 FROM note WHERE sender = i.sender AND text <> '') AS has_notes,
+    EXISTS (
+        SELECT 1 FROM approval a WHERE a.sid = i.sid AND a.tool = 'ask'
+        AND (a.state = 'pending' OR a.decided_turn = i.id)
+    ) AS has_question
 FROM inbox i JOIN session s ON s.id = i.sid
 WHERE i.sid = :sid AND i.{WAITS} AND s.epoch = :epoch AND s.owner IS NOT NULL ORDER BY i.id LIMIT :waiting_max
 """

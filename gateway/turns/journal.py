@@ -99,7 +99,7 @@ class TurnJournal:
         if self.batch.queue.mode != "steer" or self._pending <= 1:
             return ()
         work = (await self.runtime.store.load(self._lease, history_turns=1, waiting_max=STEERED_MAX)).work
-        waits = work.waiting if work else ()
+        waits = work.waiting if work and not work.has_question else ()  # they may answer the question
         others = [message for message in waits if message.turn != self._turn and not is_report(message)]
         waiting = list(takewhile(self.batch.may_join, others))
         if not waiting:

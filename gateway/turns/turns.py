@@ -21,6 +21,7 @@ from channels.channel import Channel
 from gateway.approvals import pairing
 from gateway.approvals.approvals import Approvals
 from gateway.approvals.pairing import REMINDED, REQUESTED
+from gateway.approvals.questions import Questions
 from gateway.config.commands import asks_model
 from gateway.outbox.outbox import AWAY_SECONDS
 from gateway.outbox.reply import reply
@@ -64,6 +65,8 @@ class Turns:
         self._runtime = runtime
         self._tasks = tasks
         self._approvals = approvals
+        self._questions = Questions()
+        self._questions.serve(runtime, approvals)
         self._run_command = run_command
         self.take_effect = take_effect
         self._store = runtime.store
@@ -236,6 +239,10 @@ class Turns:
             return Ending(outcome="stale", reason=f"{late:.0f} s late")
         if account and not batch.work.so_far and (spent := await account.refusal()):
             return await self._refuse(batch, spent)
+        if await self._answers(batch):
+            ending = Ending(outcome="answered")
+            await self._finish.all(batch.lease, batch.messages[:-1], ending)
+            return ending
         if not batch.work.so_far and context.branch != "begins" and batch.is_over():
             batch = replace(batch, work=await self._begin_anew(batch))
         run = AgentRun(
@@ -257,6 +264,13 @@ class Turns:
         if late is not None and batch.queue.stale == "label" and ending.reply.text is not None:
             return ending.saying(text=f"{sentences.late(late, language_for(context))}\n\n{ending.reply.text}")
         return labelled(batch, ending)
+
+    async def _answers(self, batch: Batch) -> bool:
+        """Return True if the messages answer the question that is open in the conversation."""
+        inbound, work = batch.inbound, batch.work
+        if not work.has_question or work.so_far or inbound.approval or inbound.context.origin or inbound.asked:
+            return False
+        return await self._questions.typed(batch.lease.sid, batch.turn, batch.contexts)
 
     async def _report(self, batch: Batch) -> Ending:
         """Return the report on a task or background command, unless its reader has lost access."""

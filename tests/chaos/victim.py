@@ -168,7 +168,13 @@ def hook_store(store: Store, kill: Kill) -> None:
     hook("summarise", store.changes)
     hook_at(store.later, "advance", "K26")
     hook_at(store.tasks, "begin", "K27")
-    for name, point in (("request", "K17"), ("announced", "K17"), ("decide", "K18"), ("move", "K18")):
+    for name, point in (
+        ("request", "K17"),
+        ("question", "K17"),
+        ("announced", "K17"),
+        ("decide", "K18"),
+        ("move", "K18"),
+    ):
         hook_at(store.approvals, name, point)
 
 

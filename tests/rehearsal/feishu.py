@@ -9,7 +9,7 @@ import orjson
 
 from tests.emulators.feishu.emulator import FeishuEmulator
 from tests.emulators.feishu.events import Known
-from tests.emulators.feishu.rules import Card, CardButton, CardMarkdown, Div, Panel, card_of, check_content
+from tests.emulators.feishu.rules import Card, CardButton, CardForm, CardMarkdown, Div, Panel, card_of, check_content
 from tests.rehearsal.shown import Phone, ShownButton, ShownChat, ShownFile, ShownMessage, markdown, plain, preview
 
 APP_ID, APP_SECRET = "cli_rehearsal00000001", "rehearsal-secret-of-no-value"
@@ -183,7 +183,7 @@ def _buttons(card: Card) -> dict[str, CardButton]:
     return {str(place): it for place, it in enumerate(card.body.elements) if isinstance(it, CardButton)}
 
 
-def _element(element: CardMarkdown | Div | CardButton | Panel) -> str:
+def _element(element: CardMarkdown | Div | CardButton | Panel | CardForm) -> str:
     match element:
         case CardMarkdown():
             return markdown(element.content)

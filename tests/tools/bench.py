@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from channels.message import Chat, MessageContext, Place, Sender
+from gateway.approvals.questions import Questions
 from gateway.later.logins import Logins
 from gateway.turns.tasks import Tasks
 from tests.sandboxes import shared
@@ -162,6 +163,7 @@ def bench(
             delegate=Tasks(),
             schedules=NoSchedules(),
             identities=Logins(),
+            answers=Questions(),
             sandbox=sandbox or shared(),
         ),
         result_chars=result_chars,

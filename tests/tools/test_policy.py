@@ -46,17 +46,21 @@ def test_tool_policy_groups_and_profiles_are_complete() -> None:
 @pytest.mark.parametrize(
     ("everybody", "agent", "left"),
     [
-        ({}, {}, "read ls message"),
-        ({}, {"profile": "minimal"}, "read ls message"),
-        ({}, {"profile": "messaging"}, "read ls message memory_search memory_get"),
-        ({}, {"profile": "coding"}, "read write edit ls exec message memory_search memory_get task"),
-        ({}, {"profile": "full"}, "read write edit ls exec message memory_search memory_get web_fetch task schedule"),
+        ({}, {}, "read ls message ask"),
+        ({}, {"profile": "minimal"}, "read ls message ask"),
+        ({}, {"profile": "messaging"}, "read ls message memory_search memory_get ask"),
+        ({}, {"profile": "coding"}, "read write edit ls exec message memory_search memory_get task ask"),
+        (
+            {},
+            {"profile": "full"},
+            "read write edit ls exec message memory_search memory_get web_fetch task schedule ask",
+        ),
         ({}, {"profile": "full", "allow": ["group:web", "read"]}, "read web_fetch"),
-        ({}, {"profile": "minimal", "allow": ["*"]}, "read ls message"),
+        ({}, {"profile": "minimal", "allow": ["*"]}, "read ls message ask"),
         (
             {},
             {"profile": "full", "deny": ["group:runtime", "group:files"]},
-            "message memory_search memory_get web_fetch task schedule",
+            "message memory_search memory_get web_fetch task schedule ask",
         ),
         ({}, {"allow": ["group:files"], "deny": ["write", "edit"]}, "read ls"),
         ({}, {"allow": ["*"], "deny": ["*"]}, ""),
@@ -64,7 +68,7 @@ def test_tool_policy_groups_and_profiles_are_complete() -> None:
         ({"deny": ["exec"]}, {"allow": ["exec", "read"]}, "read"),
         ({"allow": ["read"]}, {"allow": ["*"]}, "read"),
         ({"allow": []}, {"allow": ["*"]}, ""),
-        ({"profile": "messaging"}, {"profile": "coding"}, "read ls message memory_search memory_get"),
+        ({"profile": "messaging"}, {"profile": "coding"}, "read ls message memory_search memory_get ask"),
         (
             {"web": {"search": {"provider": "searxng", "baseUrl": "http://s"}}},
             {"allow": ["group:web"]},

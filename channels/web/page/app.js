@@ -55,7 +55,7 @@ class App {
       discardUpload: (id) => this.api.discard(id).catch(() => null), // it goes by itself in a day
       tryAgain: (id) => this.outbox.tryAgain(id),
       discard: (id) => this.#discard(id),
-      press: (row, token) => this.#press(row, token),
+      press: (row, token, filled) => this.#press(row, token, filled),
       loadOlder: () => this.reading.loadOlder(),
       startNew: () => this.#startNew(),
       change: (id, change) => this.listing.change(id, change),
@@ -227,12 +227,12 @@ class App {
     this.outbox.add({ chat: shown, agent: this.#agentOf(shown) ?? null, text: STOP, files: [], person });
   }
 
-  async #press({ chat, agent, message }, token) {
-    const button = `${message} ${token}`;
+  async #press({ chat, agent, message }, token, filled = {}) {
+    const button = `${message} ${token} ${JSON.stringify(filled)}`;
     const id = this.#presses.get(button) ?? newId("p");
     this.#presses.set(button, id);
     try {
-      await this.#post({ id, chat, agent, press: { token, message } });
+      await this.#post({ id, chat, agent, press: { token, message, ...filled } });
       this.#presses.delete(button);
     } catch (refusal) {
       this.page.say(sentence(refusal));

@@ -171,6 +171,7 @@ function showAnswer(article, entry, acts) {
   showBlocks(prose, blocks, { growing: draft });
   files.replaceChildren(...(draft || !entry.row.files.length ? [] : [fileList(entry.row.files)]));
   keys.replaceChildren(...(draft ? [] : entry.row.buttons.map((button) => key(entry.row, button, acts))));
+  if (!draft && entry.row.form) keys.append(formOf(entry.row, acts));
   keys.setAttribute("aria-label", word("choices"));
   foot.replaceChildren(...(draft ? noteOf(entry.turn) : answerFoot(entry, acts)));
 }
@@ -203,6 +204,24 @@ function factsOf({ input, output, cost, seconds }) {
   if (cost !== null) said.push(money(cost));
   const attributes = { class: "icon-button small", "aria-label": label, title: label };
   return disclosure(attributes, [icon("info")], () => element("span", { class: "facts" }, said.join(" · ")));
+}
+
+/** Checkboxes and a text field, sent together; what became of them, the message itself will say. */
+function formOf(row, acts) {
+  const { options, field, submit, token } = row.form;
+  const boxes = options.map((label, at) => element("input", { type: "checkbox", value: String(at + 1), "aria-label": label }));
+  const labels = boxes.map((box, at) => element("label", { dir: "auto" }, box, " ", options[at]));
+  const text = field ? element("input", { type: "text", maxlength: "1000", placeholder: field, "aria-label": field, dir: "auto" }) : null;
+  const form = element("form", { class: "choices" }, ...labels, ...(text ? [text] : []), element("button", { type: "submit", class: "key-primary" }, submit));
+  form.addEventListener("submit", async (event) => {
+    event.preventDefault();
+    const controls = form.querySelectorAll("input, button");
+    const picked = boxes.filter((box) => box.checked).map((box) => Number(box.value));
+    for (const control of controls) control.disabled = true;
+    await acts.press(row, token, { picked, text: text?.value ?? "" });
+    for (const control of controls) control.disabled = false;
+  });
+  return form;
 }
 
 /** While one press is on its way, no other can be made; what became of it, the message itself will say. */

@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from cryptography.hazmat.primitives.padding import PKCS7
 
 from channels.feishu.signature import sign
-from tests.emulators.feishu.rules import card_of
+from tests.emulators.feishu.rules import Checker, Input, SubmitButton, card_of
 
 
 @dataclass(kw_only=True, slots=True)
@@ -130,6 +130,27 @@ class EventSource:
         }
         event = self.event("card.action.trigger", body)
         event["header"]["create_time"] += "000"  # in microseconds
+        return event
+
+    def submit_event(self, message_id: str, *ticked: str, sender: str, text: str = "") -> dict[str, Any]:
+        """Somebody ticks boxes of a card's form by their labels, fills in its text field, and submits it. Boxes that are not
+        ticked are false, and a field without text is left out. Source: the open platform's page on the callback."""
+        form = card_of(self.known[message_id].content).form
+        if form is None:
+            raise ValueError("the card has no form")
+        boxes = {it.text.content: it.name for it in form.elements if isinstance(it, Checker)}
+        if unknown := set(ticked) - boxes.keys():
+            raise ValueError(f"the form has no {unknown}")
+        values: dict[str, Any] = {name: label in ticked for label, name in boxes.items()}
+        fields = [it for it in form.elements if isinstance(it, Input)]
+        if text:
+            (field,) = fields
+            if len(text) > field.max_length:
+                raise ValueError("the client lets nobody type more")
+            values[field.name] = text
+        submit = next(it for it in form.elements if isinstance(it, SubmitButton))
+        event = self.press_event(message_id, sender=sender, value=submit.behaviors[0].value)
+        event["event"]["action"] |= {"name": submit.name, "form_value": values}
         return event
 
     def bundle_event(self, *lines: tuple[str, str], sender: str, chat: str) -> dict[str, Any]:

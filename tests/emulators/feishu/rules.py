@@ -223,7 +223,51 @@ class Panel(FeishuShape):
     ]
 
 
-Element: TypeAlias = Annotated[CardMarkdown | Div | CardButton | Panel, Field(discriminator="tag")]
+class Checker(FeishuShape):
+    """A box to tick. Source: the open platform's page on `checker` (cards of generation 2.0)."""
+
+    tag: Literal["checker"]
+    name: Filled
+    text: PlainText
+    checked: bool = False
+
+
+class Input(FeishuShape):
+    """A text field. Source: the open platform's page on `input`: `max_length` is 1 to 1,000."""
+
+    tag: Literal["input"]
+    name: Filled
+    placeholder: PlainText | None = None
+    max_length: Annotated[int, Field(ge=1, le=1_000)] = 1_000
+
+
+class SubmitButton(CardButton):
+    name: Filled
+    form_action_type: Literal["submit", "reset"]
+
+
+def _named_apart(elements: list[Any]) -> list[Any]:
+    names = [it.name for it in elements]
+    if len(set(names)) < len(names):
+        raise ValueError("every control of a form needs a name of its own (200530)")
+    if not any(isinstance(it, SubmitButton) and it.form_action_type == "submit" for it in elements):
+        raise ValueError("a form needs a button that submits it")
+    return elements
+
+
+class CardForm(FeishuShape):
+    """Controls that are submitted together. Source: the open platform's page on `form`."""
+
+    tag: Literal["form"]
+    name: Filled
+    elements: Annotated[
+        list[Annotated[Checker | Input | SubmitButton, Field(discriminator="tag")]],
+        Field(min_length=1),
+        AfterValidator(_named_apart),
+    ]
+
+
+Element: TypeAlias = Annotated[CardMarkdown | Div | CardButton | Panel | CardForm, Field(discriminator="tag")]
 
 
 TABLES_MAX = 5
@@ -245,6 +289,8 @@ def _words(it: Any) -> str:
             return ""
         case Div():
             return it.text.content
+        case CardForm():
+            return "\n".join(f"[ ] {box.text.content}" for box in it.elements if isinstance(box, Checker))
         case Panel():
             return "\n".join((it.header.title.content, *map(_words, it.elements)))
         case _:
@@ -275,6 +321,10 @@ class Card(FeishuShape):
         """What each gives back, by its label."""
         buttons = [it for it in self.body.elements if isinstance(it, CardButton)]
         return {it.text.content: it.behaviors[0].value for it in buttons}
+
+    @property
+    def form(self) -> CardForm | None:
+        return next((it for it in self.body.elements if isinstance(it, CardForm)), None)
 
 
 def card_of(raw: str) -> Card:

@@ -113,7 +113,7 @@ agents: { list: [ { id: a, thinking: hard } ] }
 > 1:38: agents.list[0].thinking: expected off or minimal or low or medium or high or xhigh or max
 agents: { list: [ { id: a, toolChoice: exec } ] }
 > 1:40: agents.list[0].toolChoice: expected auto, none, required or a tool the agent has — known here: auto, none,
-> required, read, ls, message
+> required, read, ls, message, ask
 agents: { list: [ { id: a, toolChoice: required, tools: { allow: [] } } ] }
 > 1:40: agents.list[0].toolChoice: the agent has no tool that it could be required to call
 agents: { list: [ { id: a, tools: { message: { targets: [oc_1] } } } ] }

@@ -42,7 +42,7 @@ def greeted(folder: Path, text: str, env: dict[str, str] | None = None) -> list[
 def test_a_config_with_nothing_in_it_says_what_to_do_next(tmp_path: Path) -> None:
     assert printed(tmp_path, AGENT) == [
         "server: http://127.0.0.1:8080, no publicUrl, database data/clawgate.db",
-        "agent a: demo/guide (auto: no key is set); tools read ls message; skills create-python-script; "
+        "agent a: demo/guide (auto: no key is set); tools read ls message ask; skills create-python-script; "
         "workspace data/workspaces/a",
         f"model demo/guide: a script, not a model, answers as a — {KEYS}",
     ]
@@ -70,7 +70,7 @@ def test_a_working_config_says_what_serves_where(tmp_path: Path) -> None:
         "provider openai: key set",
         "agent a: openai/gpt-5.5, then demo/guide; tools none; skills create-python-script; workspace data/workspaces/a",
         "agent b: anthropic/claude-opus-4-8; tools read write edit ls message memory_search memory_get grep find "
-        "web_fetch task schedule; skills none; workspace data/workspaces/b",
+        "web_fetch task schedule ask; skills none; workspace data/workspaces/b",
     ]
     assert greeted(tmp_path, text)[2:5] == [
         f"  feishu     app cli_1, webhook https://bot.example.com/webhooks/feishu/default — {step}",
