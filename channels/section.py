@@ -43,7 +43,7 @@ class QueueConfig(Section):
     """`collect`: how long the chat must be quiet before what came during a turn is answered; 0.5 if nothing is said.
     The first message of an idle chat is never held back."""
     stale_after_seconds: Annotated[float, Field(gt=0)] | None = None
-    """A message that is older than this when its turn comes, after an outage, is late; 900 if nothing is said."""
+    """A message older than this when its turn starts, after an outage, is late; 900 by default."""
     stale: StalePolicy | None = None
     """Late messages: `answer` as usual, `label` the answer with their age (if nothing is said), or `drop` them with a
     record in the log."""
@@ -64,7 +64,7 @@ class ToolLists(Section):
     """The tools, of those that are there otherwise, that are left here (docs/tool-policy.md). Nothing here adds one."""
 
     profile: Profile | None = None
-    """`minimal`, `messaging`, `coding` or `full`: a ready-made list, beside which `allow` and `deny` take away more."""
+    """`minimal`, `messaging`, `coding` or `full`: a predefined list, which `allow` and `deny` restrict further."""
     allow: Annotated[ToolNames | None, BeforeValidator(_given)] = None
     """Names of tools or groups, such as `group:web`; `*` means every one there is. If unset, nothing is taken away."""
     deny: ToolNames = ()

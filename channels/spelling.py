@@ -169,7 +169,7 @@ _LINES = re.compile(r"[ \t]*\n[ >\t]*")
 
 
 def shielded(markdown: str) -> str:
-    """Turn formulas into code; `$5` and `$PATH` stay as they are."""
+    """Turn formulas into code; `$5` and `$PATH` stay unchanged."""
     if "$" not in markdown and "\\(" not in markdown and "\\[" not in markdown:
         return markdown
     rows = _rows(markdown) if "|" in markdown else ()

@@ -1,4 +1,4 @@
-"""The port through which a tool acts on a platform as the person whose words a turn serves, or as the bot's app.
+"""The port through which a tool acts on a platform as the user that a turn serves, or as the bot's app.
 
 A tool asks for a token right before each request and keeps none. No token may reach a result, an error, a log or the
 model: the gateway adds each one to the scrubber before it hands it out.
@@ -16,7 +16,7 @@ NEEDS_LOGIN: Final = "NEEDS_LOGIN"
 
 
 class Identities(Protocol):
-    """Tokens of a platform for the person whose words a turn serves, or for the app."""
+    """Tokens of a platform for the user that a turn serves, or for the app."""
 
     async def token(
         self, call: Call, account: str, *, person: bool, scopes: Sequence[str] = (), refused: str = ""

@@ -1,6 +1,6 @@
-"""Paths: which of them a model may name, and how they are opened, only beneath a directory descriptor.
+"""Paths: which of them a model may name, and how they are opened, always below a directory descriptor.
 
-`openat2` with RESOLVE_BENEATH refuses a path that leaves the directory, even one that is swapped meanwhile: the kernel
+`openat2` with RESOLVE_BENEATH rejects a path that leaves the directory, even one that is swapped meanwhile: the kernel
 decides, not a comparison of strings. Without that call, the path is walked component by component and no link is
 followed.
 """
@@ -41,8 +41,8 @@ config."""
 
 
 def relative(path: str, root: str) -> str:
-    """Return the path beneath the workspace; `.` for the workspace itself. Absolute paths must be in the workspace.
-    Nothing is expanded: `$` is an ordinary character, and a leading `~` is refused as a mistake. Raises ToolError."""
+    """Return the path below the workspace; `.` for the workspace itself. Absolute paths must be in the workspace.
+    Nothing is expanded: `$` is an ordinary character, and a leading `~` is rejected as a mistake. Raises ToolError."""
     try:
         size = len(path.encode())
     except UnicodeEncodeError:
@@ -151,7 +151,7 @@ def open_beneath(root: int, path: str, flags: int, mode: int = 0) -> int:
 
 
 def open_in(folder: Path, name: str, flags: int) -> tuple[int, int]:
-    """Open `name` beneath a folder; return the descriptor and the folder's device. Raises OSError."""
+    """Open `name` below a folder; return the descriptor and the folder's device. Raises OSError."""
     root = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         return open_beneath(root, name or ".", flags), os.fstat(root).st_dev

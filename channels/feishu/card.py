@@ -93,7 +93,7 @@ def fenced(text: str) -> list[str]:
 
 
 def without_pings(text: str) -> str:
-    """Neutralise `<at …>`: a model must not be able to mention people, or everybody."""
+    """Neutralise `<at …>`: a model must not be able to mention users, or everyone."""
     return _PING.sub("<\u200b", text)
 
 

@@ -97,8 +97,7 @@ class AppRegistration:
         )
 
     async def wait(self, pending: PendingRegistration) -> NewApp:
-        """Poll until somebody has confirmed the app. Raises RegistrationEnded, or DeliveryError for a broken answer.
-
+        """Poll until a user has confirmed the app. Raises RegistrationEnded, or DeliveryError for a broken answer.
         An unreachable platform is polled again until the registration expires."""
         until, interval = time.monotonic() + pending.seconds, pending.interval_seconds
         base_url = self._base_url

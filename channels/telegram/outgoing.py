@@ -172,8 +172,8 @@ class TelegramOutgoing:
         return body
 
     def _otherwise(self, part: Outbound, body: dict[str, Any], error: MethodError) -> dict[str, Any] | None:
-        """Another way to say it, or None. A group's topic that is gone takes the reply with it: without
-        the topic everybody would see it in General."""
+        """Return another form of the message to try, or None. A reply in a deleted group topic is not sent: without
+        the topic it would appear in General for everyone."""
         if error.bad_entities and "entities" in body:
             return _without(body, "entities") | {"text": _rendered(part).plain}
         if error.bad_entities and "caption_entities" in body:

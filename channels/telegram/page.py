@@ -1,8 +1,8 @@
 """The styled text of a document, and how its paragraphs are written into it. Pure.
 
-A page is runs of text with their styles, nested only as Telegram lets them nest. The writer owes line ends instead of
-writing them, so that nothing begins or ends with blanks. A link that Telegram would drop, or that would call a person,
-is its text with the address behind it. Raw HTML never gets here: to the parser it is text.
+A page is runs of text with styles, nested only as Telegram allows. The writer defers line ends, so nothing begins or
+ends with blanks. A link that Telegram would drop, or that would ping a user, becomes its text followed by the address.
+Raw HTML never gets here: to the parser it is text.
 """
 
 import re
@@ -17,7 +17,7 @@ from markdown_it.token import Token
 
 BULLET = "• "
 StyleKind = Literal["bold", "italic", "strikethrough", "spoiler", "text_link", "code", "pre", "blockquote"]
-"""An entity's kind, in Telegram's words."""
+"""An entity's kind, in Telegram's terms."""
 _LETTERS: tuple[StyleKind, ...] = ("bold", "italic", "strikethrough", "spoiler")
 
 
@@ -82,7 +82,7 @@ class StyledText:
             self._add(text, self._effective(*more))
 
     def write_block(self, text: str, style: TextStyle) -> None:
-        """Writes a block of code on separate lines, outside of all styles, even if a quote goes on around it."""
+        """Write a code block on separate lines, outside of all styles, even within a quote."""
         self.flush_marker()
         self._add("\n" * max(self._gap, 1) if self._runs else "", ())
         self._add(text, (self._numbered(style),))
@@ -117,7 +117,8 @@ class StyledText:
         self._leads.append(marker)
 
     def mark_task(self, box: str) -> bool:
-        """The box in the bullet's place, or behind the number; False if no list item begins here."""
+        """Put the task's checkbox in place of the bullet, or after the number. Return False if no list item begins
+        here."""
         marker = self._marker()
         if marker:
             self._leads[-1] = box if marker == BULLET else marker + box
@@ -229,7 +230,7 @@ class _Paragraph:
         self._words(text[begins:])
 
     def _words(self, text: str) -> None:
-        """Writes words, with names of files as code: clients take `backup.sh` for an address in a country's domain."""
+        """Write text, with file names as code: clients take `backup.sh` for an address in a country's domain."""
         pieces = [text] if self._links or self._page.is_open("spoiler") else _FILE.split(text)
         for number, piece in enumerate(pieces):
             self._page.write(piece, *([TextStyle(kind="code")] if number % 2 else []))
@@ -279,7 +280,8 @@ def is_clickable(address: str) -> bool:
 
 
 def _spoilers(tokens: Sequence[Token]) -> dict[int, list[int]]:
-    """The `||` that open or close a spoiler, by token. A word before it, or a blank behind it, and it opens none."""
+    """Return the `||` that open or close a spoiler, by token. One after a word or before a blank does not open a
+    spoiler."""
     spans: list[tuple[int, int]] = []
     for index, token in enumerate(tokens):
         text = token.content if token.type == "text" else ""

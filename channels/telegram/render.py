@@ -44,11 +44,12 @@ class RenderedText:
     plain: str
     """The text without markup; links show their addresses."""
     shows: bool
-    """False if nothing of it would be seen, and it is given as it was written."""
+    """False if nothing of it would be visible, and the source text is used."""
 
 
 def rendered(markdown: str) -> RenderedText:
-    """The text, empty only for blanks: Markdown that would show nothing, such as a lone `#`, is shown as it is written."""
+    """Render the text; empty only for blanks. Markdown that would render as nothing, such as a lone `#`, is shown as
+    source text."""
     markdown = spelt(clean(markdown))
     text_runs = read(markdown)
     runs = text_runs or [TextRun(text=markdown.strip())]
@@ -57,7 +58,7 @@ def rendered(markdown: str) -> RenderedText:
 
 
 def folding(markdown: str, folded: Folded) -> RenderedText:
-    """The text, and beneath it a quote that opens at a tap; there is no other markup in that."""
+    """Render the text followed by an expandable quote, which is the only folding markup."""
     made, beneath = rendered(markdown), f"{folded.title}\n{rendered(folded.text).text}"
     lead = f"{made.text}\n\n"
     quote = {"type": "expandable_blockquote", "offset": units(lead), "length": units(beneath)}
@@ -129,7 +130,8 @@ def _fits(made: RenderedText) -> bool:
 
 
 NESTING_MAX = 40
-"""The depth of blocks. The parser recurses, and drops what is deeper; a text that goes deeper is shown as it is."""
+"""The maximum depth of blocks. The parser recurses and drops deeper content, so a deeper text is shown as source
+text."""
 TABLE_COLUMNS_MAX = 20
 """A head of hundreds of columns makes the parser fill in thousands of cells for the lines below it."""
 RULE = "———"
@@ -242,7 +244,7 @@ class _PageWriter:
         page.break_lines(1 if page.depth else 2)
 
     def _table(self, tokens: Sequence[Token]) -> None:
-        """Shows a table as a grid if it is narrow and plain; else every cell on its own line, behind its head."""
+        """Render a table as a grid if it is narrow and plain; otherwise each cell on its own line, after its header."""
         rows = [self._row(tokens, at) for at, token in enumerate(tokens) if token.type == "tr_open"]
         aligns = [_align(token) for token in tokens if token.type == "th_open"]
         pages = [[_cell(cell) for cell in row] for row in rows]

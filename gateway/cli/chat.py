@@ -40,7 +40,7 @@ def chat(
     ] = None,
     config: ConfigOption = CONFIG,
 ) -> None:
-    """Talk to an agent here in the terminal, beside a serving gateway or without one. With a MESSAGE, or one from a pipe, it
+    """Talk to an agent in the terminal, with or without a running gateway. With a MESSAGE, or one from a pipe, it
     prints the answer and exits: 1 if there is none, with the reason on standard error."""
     from gateway.cli.terminal import Conversation, door
     from gateway.config.problems import quoted, suggestion

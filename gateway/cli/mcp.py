@@ -18,7 +18,8 @@ _STATES = {"accepted": "已接受", "changed": "有变化", "new": "新增"}
 
 @mcp_app.command("list")
 def list_servers(as_json: AsJson = False, config: ConfigOption = CONFIG) -> None:
-    """Start each server and list its tools: who has them, and what an owner has not seen as it is now."""
+    """Start each server and list its tools: which agents have them, and what an owner has not reviewed in its
+    current form."""
     import asyncio
 
     from gateway.operate.mcp import listed
@@ -76,7 +77,7 @@ def try_tool(
 
 @mcp_app.command("accept")
 def accept_tools(name: ServerArgument, config: ConfigOption = CONFIG) -> None:
-    """Offer the tools of a server as the gateway sees them now, as far as they are new or have changed."""
+    """Accept the new and changed tools of a server, as the gateway sees them now."""
     import asyncio
 
     from gateway.operate.mcp import accept

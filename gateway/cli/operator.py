@@ -61,7 +61,7 @@ def revoke_contact(
     who: Annotated[str, typer.Argument(metavar="CHANNEL:ID", help="Such as feishu:ou_…, or telegram:ACCOUNT:123456.")],
     config: ConfigOption = CONFIG,
 ) -> None:
-    """Take the permission back, from the next message on. What is in allowFrom and owners stays as it is."""
+    """Revoke the permission, from the next message on. Entries of allowFrom and owners are unchanged."""
     from gateway.operate.contacts import revoke
 
     print_text("\n".join(revoke(load(config, exact=True).config, who)))
@@ -94,7 +94,7 @@ def revoke_approvals(
     everything: Annotated[bool, typer.Option("--all", help="All that was allowed for good.")] = False,
     config: ConfigOption = CONFIG,
 ) -> None:
-    """End what was allowed for good, or cancel a request that waits; a running gateway heeds it at once."""
+    """Revoke a standing approval, or cancel a pending request; effective immediately in a running gateway."""
     import asyncio
     import time
 
@@ -178,7 +178,7 @@ def list_schedules(as_json: AsJson = False, config: ConfigOption = CONFIG) -> No
 
 @schedules_app.command("run")
 def run_schedule(name: ScheduleId, as_json: AsJson = False, config: ConfigOption = CONFIG) -> None:
-    """Do it now, besides its times; a running gateway begins at once."""
+    """Run it now, in addition to its times; a running gateway starts immediately."""
     from gateway.operate.schedules import run
 
     _change(run, name, "due now", as_json, config)
@@ -186,7 +186,7 @@ def run_schedule(name: ScheduleId, as_json: AsJson = False, config: ConfigOption
 
 @schedules_app.command("pause")
 def pause_schedule(name: ScheduleId, as_json: AsJson = False, config: ConfigOption = CONFIG) -> None:
-    """Pause it; the same again lets it go on, at its next time."""
+    """Pause it; run the command again to resume at its next time."""
     from gateway.operate.schedules import pause
 
     _change(pause, name, "", as_json, config)

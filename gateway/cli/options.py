@@ -67,11 +67,9 @@ def load_file(path: Path) -> "Loaded":
 
 
 def load(path: Path, *, exact: bool = False, stored: bool = False) -> "Loaded":
-    """Return the config that is in force, and warn of the file's mistakes. Raises ConfigErrors if it is not known.
-
-    `exact`: no part of it may be guessed, since the command deletes or writes what the config names. `stored`: the command
-    needs the server and the database alone, and these will do if no gateway serves.
-    """
+    """Return the current config and warn of the file's errors. Raises ConfigErrors if it is unknown. `exact`: no
+    part may be guessed, because the command deletes or writes what the config names. `stored`: the command only
+    needs the server and the database, which suffice if no gateway is running."""
     found = load_in_force(path)
     if found.loaded is None or (found.problems and not _will_do(found, exact=exact, stored=stored)):
         from gateway.config.problems import ConfigErrors
@@ -95,7 +93,7 @@ def _will_do(found: "InForce", *, exact: bool, stored: bool) -> bool:
 
 
 def environment() -> Mapping[str, str]:
-    """A copy of the environment as it is now; undecodable bytes are replaced, so that every value is text."""
+    """Return a copy of the current environment. Undecodable bytes are replaced, so every value is text."""
     return {name: value.encode(errors="surrogateescape").decode(errors="replace") for name, value in os.environ.items()}
 
 
@@ -125,7 +123,7 @@ CONFIG = Path("config.yaml")
 BOT = Path("bot")
 TEMPLATE = Path("gateway", "cli", "config.template.yaml")
 KEPT = ("data", ".env", "skills.d", "skills.lock", "tools.d")
-"""The files and folders that a bot has beside its config."""
+"""The files and folders of a bot next to its config."""
 
 
 def is_clone(folder: Path) -> bool:

@@ -1,4 +1,4 @@
-"""`rehearse`: past turns against another config, before it is in force."""
+"""`rehearse`: replay past turns with another config before it takes effect."""
 
 from contextlib import suppress
 from pathlib import Path
@@ -39,8 +39,9 @@ def rehearse(
     yes: Yes = False,
     as_json: AsJson = False,
 ) -> None:
-    """Run past turns again under another config, and show what differs: the models are asked, and cost; tools answer
-    what they answered then; nothing is sent or written. Exit code 0 if all are the same, 1 if not, 2 if it could not run."""
+    """Replay past turns with another config and show the differences. The models are called and cost money; tools
+    answer from the journal; nothing is sent or written. Exit code 0 if all turns are the same, 1 if not, 2 if it
+    could not run."""
     import asyncio
 
     from gateway.observe import logs
@@ -71,7 +72,7 @@ def rehearse(
 
 
 def _agree(picked: "Picked", config: "Config", spoken: "Language", *, yes: bool) -> None:
-    """Says what it will ask, and goes on if that is agreed to. Raises NotRehearsed."""
+    """Print what will be requested and ask for consent. Raises NotRehearsed."""
     from gateway.rehearse.kept import NotRehearsed
     from gateway.rehearse.report import NO_TURNS, forecast, skipped
 

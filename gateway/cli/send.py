@@ -1,4 +1,4 @@
-"""`send`: a message to a chat, through the outbox, beside a serving gateway or without one."""
+"""`send`: a message to a chat through the outbox, with or without a running gateway."""
 
 import asyncio
 import io
@@ -43,8 +43,9 @@ def send(
     reply_to: Annotated[str | None, typer.Option(metavar="ID", help="The message to reply to.")] = None,
     config: ConfigOption = CONFIG,
 ) -> None:
-    """Send a message to a chat, beside a serving gateway or without one, and print the platform's id of it. Exit code 1 if
-    the platform refused it or has not answered within 30 seconds: it is then tried further; 2 if nothing was sent."""
+    """Send a message to a chat, with or without a running gateway, and print the platform's message id. Exit code 1
+    if the platform rejected it or has not answered within 30 seconds, in which case it is retried; 2 if nothing was
+    sent."""
     from gateway.config.channels import place_in
     from gateway.observe import logs
     from gateway.observe.secrets import Scrubber, secrets_of

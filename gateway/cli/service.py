@@ -1,7 +1,7 @@
-"""`service`: Clawgate as a service of the person's own systemd, which starts it again and after a login.
+"""`service`: install Clawgate as a systemd user service, which restarts it and starts it at login.
 
-The unit names this program and this config by their whole paths. It knows nothing of a shell's environment: what is
-secret has to be in `.env` beside the config. A service of the whole system is an example in docs/deploy.md.
+The unit uses absolute paths of this program and this config. It has no shell environment, so secrets must be in `.env`
+next to the config. docs/deploy.md has an example of a system service.
 """
 
 import shutil

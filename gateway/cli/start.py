@@ -65,8 +65,8 @@ def init(
     ] = False,
     config: ConfigOption = CONFIG,
 ) -> None:
-    """Write a commented config file, and .env beside it for the secrets that you give; each is tried on the spot. A config
-    that is there is never changed, and in .env nothing but what it lacks."""
+    """Write a commented config file, and next to it .env with the secrets that you enter; each is tested
+    immediately. An existing config is never changed, and only missing keys are added to .env."""
     from gateway.cli.wizard import ConfigDraft
     from gateway.config.load import DOTENV, over_file
 

@@ -37,7 +37,7 @@ _COMMAND = re.compile(r"[/／]([a-z]+|[\u4e00-\u9fff]+)(@\S+)?(?:\s+(.*))?", re.
 
 def command_of(context: MessageContext) -> tuple[str | None, str]:
     """Return the name and arguments of the command in a message; no name for text to the agent. A name after an @ is
-    a bot's, and this bot's if the message is addressed to it. A press is a command of its own, with its token, and
+    a bot's, and this bot's if the message is addressed to it. A press is a separate command, with its token, and
     cannot be typed; on an agent's button it is text to the agent. A word at most two edits from a command is
     `MISSPELT`."""
     if context.press is not None:

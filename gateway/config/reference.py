@@ -63,7 +63,7 @@ def documentation(model: type[BaseModel]) -> dict[str, str]:
 
 
 def all_models(root: type[BaseModel]) -> list[type[BaseModel]]:
-    """`root` and every model beneath it, each once, top down."""
+    """Return `root` and every model below it, each once, top down."""
     models = [root]
     for model in models:
         for field in fields_of(model).values():

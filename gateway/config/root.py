@@ -63,7 +63,8 @@ class LimitsConfig(TurnLimits):
     grace_seconds: Seconds = 25
     """Grace period after SIGTERM, in seconds, for running turns to reach a checkpoint."""
     tasks_per_chat: Amount = 4
-    """Tasks (tool `task`) of one chat that run at the same time; the agent is told to wait for one of them."""
+    """Tasks (tool `task`) of one chat that run at the same time; at the limit the agent is asked to wait for one of
+    them."""
     task_wait_seconds: Annotated[float, Field(gt=0, le=3600)] = 300
     """Seconds that a turn waits for a task with `wait`; then the task continues in the background and reports its end."""
 

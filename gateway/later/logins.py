@@ -1,8 +1,8 @@
-"""People's logins: the tokens with which tools act as them (`tools.identity.Identities`), and their refresh.
+"""Users' logins: the tokens with which tools act as them (`tools.identity.Identities`), and their refresh.
 
-A turn acts as the one person whose words it serves, found by the message that it answers and never by the chat. A refresh
-token works once: one worker refreshes at a time, in a task that no stop of a turn cancels, and the next pair is stored
-before it is used. What begins a login and what follows from one is in `pending`.
+A turn acts as the one user that it serves, found by the message that it answers and never by the chat. A refresh token
+works once: one worker refreshes at a time, in a task that no stop of a turn cancels, and the next pair is stored before
+it is used. `pending` has what starts a login and what follows from one.
 """
 
 import asyncio
@@ -175,7 +175,8 @@ class Logins:
             login = found
 
     async def _refresh(self, channel: LogsIn, login: Login) -> None:
-        """Refresh a login as it was read, unless another worker does. Raises ToolError if the platform does not."""
+        """Refresh a login in the state that was read, unless another worker does. Raises ToolError if the platform
+        does not."""
         seconds = channel.login.seconds + CLAIM_SPARE_SECONDS
         refresh, now = self._opened(login, "refresh"), self._runtime.now()
         if not await self._store.claim(login, now=now, seconds=seconds):
@@ -225,7 +226,7 @@ class Logins:
 
 
 def whose(call: Call, channel: LogsIn) -> str:
-    """Return the id of the one person whose words the turn serves, on the channel's account. Raises ToolError."""
+    """Return the id of the one user that the turn serves, on the channel's account. Raises ToolError."""
     message = call.message
     if (message.channel, message.account) != (channel.name, channel.account) or not message.sender.id:
         raise ToolError(NEEDS_PERSON, "this turn serves no person of that account, so nobody's login may be used")

@@ -53,7 +53,7 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WaitingTurn:
-    """A turn that continues after the login. `context` is the message that it answered, without words."""
+    """A turn that continues after the login. `context` is the message that it answered, without text."""
 
     session: str
     turn: int
@@ -289,7 +289,7 @@ class PendingLogins:
         waiting: WaitingTurn | None,
         ended: Sequence[Delivery] = (),
     ) -> PendingChange:
-        """Keep the login with a card, in a row of its own unless it is `stored`, and with the turn that waits."""
+        """Store the login with a card, in a separate row unless it is `stored`, and with the waiting turn."""
         name = f"gateway:login:{pending.run}:{sha256(card.encode()).hexdigest()[:16]}"
         shows = [self._internal(pending, LOGIN_CARD, f"{id_} {pending.run} {name}", name)]
         turns = {it.session: it for it in (*pending.waiting, *((waiting,) if waiting else ()))}  # the newest of each

@@ -1,12 +1,9 @@
-"""The config and the agents as they are in force, for the operator's console.
+"""The current config and agents, for the operator's console.
 
-Each agent has its models, its skills, and for each tool whether the agent has it, and why. Every reason is a config key
-and what it does; the layers come from the code that hands the tools out, so a reason cannot say otherwise than a turn
-would find.
-
-The config is YAML without its secrets. Three nets, one behind the other: secrets are masked by their type, addresses lose
-what is before their host, and the scrubber strikes out what else of a configured secret is left. Headers of providers are
-masked whole.
+Each agent has its models, its skills, and for each tool whether the agent has it and why. Every reason is a config key
+and its effect; the layers come from the code that hands out the tools, so a reason cannot contradict a turn. The config
+is YAML without its secrets, protected in three steps: secrets are masked by type, URLs lose their credentials, and the
+scrubber redacts anything left of a configured secret. Provider headers are masked entirely.
 """
 
 import re
@@ -67,7 +64,8 @@ def _names(setup: Setup, agent: AgentConfig) -> list[str]:
 
 
 def _tool(setup: Setup, number: int, agent: AgentConfig, name: str) -> dict[str, Any]:
-    """`state`: `off` if nobody gets it, `some` if not everybody does, `ask` if a person approves its calls, else `on`."""
+    """`state`: `off` if nobody gets it, `some` if not every user does, `ask` if its calls need an approval, else
+    `on`."""
     lost = [*_lost(setup, number, agent, name)]
     if lost:
         return _view(name, "off", lost)

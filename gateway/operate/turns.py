@@ -19,8 +19,8 @@ AT_ONCE, SEARCHED_MAX = 500, 5_000
 
 
 async def turn_list(layers: DatabaseLayers, *, before: int | None, only: Mapping[str, str], config: Config) -> TurnList:
-    """List the newest turns below `before` that match the filters `only`: agent, channel, person (id or name), outcome, and
-    words of the message, a name or a title."""
+    """List the newest turns below `before` that match the filters `only`: agent, channel, person (id or name),
+    outcome, and words of the message, a name or a title."""
     zone = config.server.zone
     exact, sought = {name: only[name] for name in FILTERS if only.get(name)}, _Sought.of(only)
     if sought.name:
@@ -49,7 +49,7 @@ async def turn_list(layers: DatabaseLayers, *, before: int | None, only: Mapping
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Sought:
-    """A search without an index: words, and a user's name."""
+    """A search without an index: text, and a user's name."""
 
     words: Sequence[str]
     name: str

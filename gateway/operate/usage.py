@@ -19,7 +19,7 @@ from gateway.store.sessions import conversation, session_parts
 
 By: TypeAlias = Literal["agent", "chat", "person", "model"]
 UNKNOWN = "(not recorded)"
-"""The model of a turn before version 1.1; the person of a turn whose words were erased."""
+"""The model of a turn before version 1.1; the user of a turn whose text was erased."""
 _READ = ("input", "cache_read", "cache_write")
 
 

@@ -1,6 +1,6 @@
-"""Outbox: attempt each reply part until it is sent or given up, and store the outcome.
+"""Outbox: attempt each reply part until it is sent or failed for good, and store the outcome.
 
-Rate-limited and unreachable parts are retried under the same key with backoff; refused and gone ones are not. The
+Rate-limited and unreachable parts are retried under the same key with backoff; rejected and gone ones are not. The
 outcome is recorded even after a long database outage. Nothing is sent for a session that another worker may own.
 """
 

@@ -158,8 +158,8 @@ class Purse:
 
 @dataclass(kw_only=True)
 class RehearsalJournal:
-    """`agents.loop.Journal` in memory. What people wrote during the turn arrives behind as many results as then. `sections`
-    and `tools` are those that the model was told of."""
+    """`agents.loop.Journal` in memory. Messages that arrived during the turn arrive after the same number of
+    results. `sections` and `tools` are those that the model got."""
 
     steps: Sequence[Message]
     kept: list[Message] = field(default_factory=list)
@@ -190,7 +190,7 @@ class RehearsalJournal:
         """Drops it: the summary is for this turn alone."""
 
     def follow(self, event: TurnEvent) -> None:
-        """Notes what the model is told besides the messages."""
+        """Record what the model gets in addition to the messages."""
         match event:
             case TurnStarted(system=system):
                 above, below = system.sections

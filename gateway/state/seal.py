@@ -1,8 +1,8 @@
-"""Encryption of what the database may not hold in plain text: people's tokens, with AES-256-GCM.
+"""Encryption of what the database must not hold in plain text: users' tokens, with AES-256-GCM.
 
-The key is derived from `CLAWGATE_SECRET_KEY`, or from a file that the first use writes beside the database, readable by the
-gateway's user alone. A text is bound to its row and column, so a copy in another person's row cannot be read. A wrong or
-lost key never stops a start: what it sealed counts as lost, and its person logs in again.
+The key is derived from `CLAWGATE_SECRET_KEY`, or from a file that the first use writes next to the database, readable
+only by the gateway's user. A text is bound to its row and column, so a copy in another user's row cannot be decrypted.
+A wrong or lost key never stops a start: what it encrypted counts as lost, and its user logs in again.
 """
 
 import base64
@@ -35,7 +35,7 @@ class Unsealable(Exception):
 
 
 def key_file(config: Config) -> Path:
-    """Return the path of the key file: beside SQLite's file, or in the data folder of a gateway on PostgreSQL."""
+    """Return the path of the key file: next to SQLite's file, or in the data folder of a gateway on PostgreSQL."""
     database = config.database.path
     return Path(database).with_name(FILE) if database else Path(config.tools.files.uploads_dir).parent / FILE
 

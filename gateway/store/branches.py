@@ -1,12 +1,11 @@
-"""The branches of a conversation of the web chat: which messages are on one, and which turns its next turn reads.
+"""The branches of a web chat conversation: which messages are on a branch, and which turns its next turn reads.
 
-A person's message follows the one that was kept before it, unless its row names another in `follows`: then it begins a
-branch. No turn is copied and none is taken away, so what is erased or recalled is gone from every branch at once. The
-tree is read from the rows of people's messages. A few gaps between their numbers say what is not on a branch; `leave_out`
-turns those into gaps between a session's turns, and the statements that read its history pass over them.
-
-A turn follows its message, not its number: a repeated answer and a report are turns of an older message. A turn that no
-message begins, such as a schedule's, follows the last message of the branch that is shown when it begins (`UNDER`).
+A user's message follows the one stored before it, unless its row names another in `follows`: then it starts a branch.
+No turn is copied or removed, so what is erased or recalled disappears from every branch. The tree is read from the rows
+of users' messages. A few gaps between their numbers describe what is not on a branch; `leave_out` converts those into
+gaps between a session's turns, which the statements that read its history skip. A turn follows its message, not its
+number: a repeated answer and a report are turns of an older message. A turn without a user's message, such as a
+schedule's, follows the last message of the branch that is visible when it begins (`UNDER`).
 """
 
 from collections import defaultdict

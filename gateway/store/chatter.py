@@ -1,8 +1,8 @@
-"""The talk in groups beside the bot, if the config has their history kept: the newest few lines of each chat. Also votes in
-an agent's poll that share the turn of an earlier vote.
+"""Group messages that do not mention the bot, if the config stores a group's history: the newest few lines of each
+chat. Also votes in an agent's poll that share the turn of an earlier vote.
 
-Nothing is marked as read. What a turn gets is what arrived between the message that the last turn of its session answers
-and its own, so a turn that begins again reads the same.
+Nothing is marked as read. A turn gets what arrived between the message that the session's last turn answered and its
+own, so a repeated turn reads the same.
 """
 
 from collections.abc import Sequence

@@ -173,7 +173,7 @@ _HEARD = f"{_BESIDE} how = 'heard' AND person IN :people"
 
 
 def claim(connection: Connection, portions: Sequence[Portion], *, served: bool) -> list[str]:
-    """Take these sessions from their workers. Return the sessions in use, whose workers are told to stop; if there
+    """Take these sessions from their workers. Return the sessions in use, whose workers are asked to stop; if there
     are none, no turn of the portions runs any more. `served`: a gateway runs on the SQLite file."""
     sids = sorted({sid for it in portions for sid in it.sids})
     held = run(connection, "UPDATE session SET pending = pending WHERE id IN :sids RETURNING id, owner", sids=sids)

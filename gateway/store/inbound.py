@@ -22,7 +22,7 @@ MISSPELT = "misspelt"
 NOTICE, UNHEARD = "owners:notice", "group:unheard"
 LOGIN_CARD, LOGIN_END = "login:card", "login:end"
 NOTICES = frozenset({ASK, OUTCOME, PRESSED, INTRODUCTION, NOTICE, LOGIN_CARD, LOGIN_END})
-"""Commands of the gateway's own, for messages that it writes by itself; no person's text is one."""
+"""Commands of the gateway's own messages; no user's text is one."""
 CALLER = "api"
 """The source of an answer that the API client says an assistant gave."""
 

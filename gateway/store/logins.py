@@ -101,8 +101,8 @@ class DatabaseLogins(Database):
 
     @writes
     def claim(self, connection: Connection, login: Login, *, now: float, seconds: float) -> bool:
-        """Claim the refresh of a login as it was read, for at most so many seconds; False if another one has it, or has
-        changed the login."""
+        """Claim the refresh of a login in the state that was read, for at most so many seconds. Return False if
+        another worker has it or the login has changed."""
         if not is_shared(connection):  # the one process knows what it does, and a claim of one that died blocks nobody
             return run(connection, _CLAIM, **asdict(login), now=now, until=0.0).first() is not None
         at: float = value(connection, _CLOCK)

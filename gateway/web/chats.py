@@ -66,7 +66,7 @@ NO_SUCH_CHAT = 404, "no-such-chat", "There is no such conversation."
 
 
 class _ChatChange(BaseModel, extra="forbid", strict=True):
-    """Changes to a conversation; omitted fields stay as they are."""
+    """Changes to a conversation; omitted fields are unchanged."""
 
     title: str | None = None
     pinned: bool | None = None

@@ -1,1 +1,1 @@
-"""Documents: text and pages of office files and PDFs, parsed by a child process that has given up its rights."""
+"""Documents: text and pages of office files and PDFs, parsed by an unprivileged child process."""
