@@ -13,6 +13,7 @@ from channels.login import LoginFailed
 from gateway.later.logins import Logins
 from tools.tool import Arguments, Call, ToolError, ToolResult, ToolSpec
 
+ACCOUNT = "default"
 SCOPE = "docx:document:readonly"
 
 
@@ -32,13 +33,13 @@ class ActAs:
     async def run(self, arguments: ActArguments, call: Call) -> ToolResult:
         logins = next(it for it in _all_logins() if call.session in it._runtime.control.lanes)
         channel = logins.channel_of(call.message)
-        token = await logins.token(call, call.message.account, person=True, scopes=arguments.scopes)
+        token = await logins.token(call, ACCOUNT, person=True, scopes=arguments.scopes)
         if channel is None:
             raise ToolError("UNAVAILABLE", "no such channel")
         try:
             owner = await channel.login.owner(token)
         except LoginFailed:
-            token = await logins.token(call, call.message.account, person=True, scopes=arguments.scopes, refused=token)
+            token = await logins.token(call, ACCOUNT, person=True, scopes=arguments.scopes, refused=token)
             owner = await channel.login.owner(token)
         said = f" with {token}" if arguments.says_token else ""
         return ToolResult(content=(f"acted as {owner.name}{said}",))

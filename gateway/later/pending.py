@@ -8,7 +8,6 @@ waited for it, each once.
 import asyncio
 import secrets
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from hashlib import sha256
@@ -20,7 +19,7 @@ from pydantic import TypeAdapter
 
 from channels.abilities import can
 from channels.channel import DeliveryError, Unreachable
-from channels.login import DeviceLogin, LoginFailed, LoginReason, LogsIn, TokenOwner, Tokens
+from channels.login import DeviceLogin, LoginFailed, LoginReason, LogsIn, Tokens
 from channels.message import Chat, MessageContext, Origin
 from gateway.config.root import route
 from gateway.observe.logs import logged
@@ -47,6 +46,8 @@ LoginEnd: TypeAlias = LoginReason | Literal["done", "stranger", "cancelled", "re
 INTERVAL_MORE_SECONDS, INTERVAL_SECONDS_MAX = 5.0, 60.0
 KEEP_TRIES, KEEP_SECONDS = 30, 1.0
 """Tries to store what the platform gives once, and the seconds between two."""
+SPARE_SECONDS = 10.0
+"""A poll may take this much longer than its request."""
 SEALED = "device"
 log = structlog.get_logger()
 
@@ -64,7 +65,8 @@ class WaitingTurn:
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PendingLogin:
     """A login that waits. `run` tells it from others of the person, whose direct chat `context` is. `device_code` is
-    sealed. `cards` are the dedupe keys of the messages that show it. `again`: it replaces one that a crash lost."""
+    sealed, and so are the `tokens` that the platform has issued for it: whose they are is asked next. `cards` are the dedupe
+    keys of the messages that show it. `again`: it replaces one that a crash lost."""
 
     run: str
     device_code: str
@@ -78,6 +80,7 @@ class PendingLogin:
     cards: tuple[str, ...] = ()
     waiting: tuple[WaitingTurn, ...] = ()
     again: bool = False
+    tokens: str = ""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -92,6 +95,7 @@ class CardEnd:
 
 Make: TypeAlias = Callable[[Later | None, PendingLogin | None], PendingChange | None]
 pending_json: TypeAdapter[PendingLogin] = TypeAdapter(PendingLogin)
+issued_json: TypeAdapter[tuple[float, Tokens]] = TypeAdapter(tuple[float, Tokens])
 card_end_json: TypeAdapter[CardEnd] = TypeAdapter(CardEnd)
 
 
@@ -153,7 +157,7 @@ class PendingLogins:
 
     async def _poll(self, id_: str, pending: PendingLogin) -> None:
         end: LoginEnd | None = "expired" if self._runtime.now() >= pending.expires else None
-        login, link = None, ""
+        seconds, login, link = pending.interval_seconds, None, ""
         try:
             login = await self._finished(id_, pending)
             end = "done" if login else "stranger"
@@ -162,47 +166,65 @@ class PendingLogins:
         except LoginFailed as error:
             link = error.link
             if error.reason == "slow_down":
-                await self._slowed(id_, pending)
+                seconds = min(seconds + INTERVAL_MORE_SECONDS, INTERVAL_SECONDS_MAX)
             elif error.reason == "lost" and not pending.again and await self._began_again(id_, pending):
-                return
+                return None
             elif error.reason not in ("pending", "busy"):
                 end = error.reason
-        if end is not None:
-            await stored_at_last(lambda: self._settle(id_, pending, end, login=login, link=link))
-            log.info("login_waits_no_more", account=pending.context.account, end=end)
+        if end is None:
+            return await self._update(id_, pending.run, seconds=seconds)
+        await stored_at_last(lambda: self._settle(id_, pending, end, login=login, link=link))
+        log.info("login_waits_no_more", account=pending.context.account, end=end)
+        return None
 
     async def _finished(self, id_: str, pending: PendingLogin) -> Login | None:
         """Return the login that the person has finished; None if another person has. Raises LoginFailed, DeliveryError."""
-        context, at = pending.context, self._runtime.now()
-        channel = self._runtime.setup.channel(context)
-        if channel is None or not can(channel, LogsIn):
+        context, channel = pending.context, self._channel(pending)
+        if channel is None:
             raise Unreachable("the account is not configured now")
         try:
-            code = self._seal.unseal(pending.device_code, id_, SEALED)
+            if pending.tokens:
+                at, tokens = issued_json.validate_json(self._seal.unseal(pending.tokens, id_, SEALED))
+            else:
+                code, at = self._seal.unseal(pending.device_code, id_, SEALED), self._runtime.now()
+                tokens = await channel.login.poll(code)
+                text = self._seal.seal(issued_json.dump_json((at, tokens)).decode(), id_, SEALED)
+                await stored_at_last(lambda: self._update(id_, pending.run, tokens=text))
         except Unsealable:
             raise LoginFailed("lost") from None
-        tokens = await channel.login.poll(code)
-        owner = await _owner(channel, tokens)
+        owner = await channel.login.owner(tokens.access)
         if owner.id != context.sender.id:
             return None
         login = Login(channel=context.channel, account=context.account, person=owner.id, name=owner.name, since=at)
         return sealed(self._seal, login, tokens, at)
 
-    async def _slowed(self, id_: str, pending: PendingLogin) -> None:
-        seconds = min(pending.interval_seconds + INTERVAL_MORE_SECONDS, INTERVAL_SECONDS_MAX)
+    async def _update(self, id_: str, run: str, *, seconds: float = 0.0, tokens: str = "") -> None:
+        """Have the row polled again after so many seconds, or keep the tokens that were issued for it."""
 
         def make(stored: Later | None, waits: PendingLogin | None) -> PendingChange | None:
             if stored is None or waits is None:
                 return None
+            if tokens:
+                return PendingChange(row=_with(stored, replace(waits, tokens=tokens)))
             due = self._runtime.now() + seconds
             return PendingChange(row=_with(replace(stored, due=due), replace(waits, interval_seconds=seconds)))
 
-        await self._change(id_, make, run=pending.run)
+        await self._change(id_, make, run=run)
+        self._wake()
+
+    def next_poll(self, row: Later, now: float) -> float | None:
+        """Return the time at which a row is due again if the poll that begins now never ends; None if it cannot be read."""
+        pending = _read(row)
+        channel = self._channel(pending) if pending else None
+        return now + SPARE_SECONDS + (channel.login.seconds if channel else 0.0) if pending else None
+
+    def _channel(self, pending: PendingLogin) -> LogsIn | None:
+        channel = self._runtime.setup.channel(pending.context)
+        return channel if channel is not None and can(channel, LogsIn) else None
 
     async def _began_again(self, id_: str, pending: PendingLogin) -> bool:
         """Begin again for a code that is of no use any more: a crash has lost the tokens, or the key is another."""
-        channel = self._runtime.setup.channel(pending.context)
-        if channel is None or not can(channel, LogsIn):
+        if (channel := self._channel(pending)) is None:
             return False
         try:
             begun = await channel.login.begin(pending.scopes)
@@ -377,15 +399,6 @@ def sealed(seal: Seal, login: Login, tokens: Tokens, at: float) -> Login:
     )
 
 
-async def _owner(channel: LogsIn, tokens: Tokens) -> TokenOwner:
-    """Return whose tokens they are: the code has been used, so an interrupted request is repeated. Raises LoginFailed."""
-    for wait_seconds in (1.0, 3.0, 0.0):
-        with suppress(DeliveryError):
-            return await channel.login.owner(tokens.access)
-        await asyncio.sleep(wait_seconds)
-    raise LoginFailed("lost")
-
-
 async def _begun(channel: LogsIn, scopes: Sequence[str], login: Login | None) -> tuple[DeviceLogin, tuple[str, ...]]:
     """Begin a login for these scopes and those that are granted, unless the app has lost one of the latter."""
     granted = sorted(login.granted) if login is not None else ()
@@ -424,12 +437,6 @@ def _read(row: Later | None) -> PendingLogin | None:
 
 def _with(row: Later, pending: PendingLogin) -> Later:
     return replace(row, body=pending_json.dump_json(pending).decode())
-
-
-def next_poll(row: Later, now: float) -> float | None:
-    """Return the time of the next poll of a row; None if it cannot be read."""
-    pending = _read(row)
-    return now + pending.interval_seconds if pending is not None else None
 
 
 def minutes_left(pending: PendingLogin, now: float) -> int:

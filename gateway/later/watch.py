@@ -23,7 +23,6 @@ from gateway.approvals.notices import Notice, direct_with
 from gateway.config.channels import place_in
 from gateway.later import ends
 from gateway.later.logins import Logins
-from gateway.later.pending import next_poll
 from gateway.later.schedule import (
     UNREADABLE,
     Schedule,
@@ -78,6 +77,8 @@ class DueWatch:
         with logged("moved_groups_not_followed"):
             for move in self._runtime.choices.moves:  # a process may have died before it had done that
                 await self._store.later.move(f"{move.channel}:{move.account}:", move.before, move.after)
+        with logged("logins_not_hastened"):  # a process may have died during a poll
+            await self._store.logins.hasten(self._runtime.now())
         while True:
             try:
                 await self._follow_the_clock()
@@ -180,7 +181,7 @@ class DueWatch:
         if row.kind == ends.KIND:
             return await self._command_step(row, now)
         if row.kind == PENDING:
-            again = next_poll(row, now)
+            again = self._logins.pending.next_poll(row, now)
             return Step(later=row, next=again, state="active" if again else "cancelled")
         try:
             schedule = schedule_of(row)

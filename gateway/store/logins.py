@@ -129,6 +129,12 @@ class DatabaseLogins(Database):
         return bool(forget(connection, channel, person, account))
 
     @writes
+    def hasten(self, connection: Connection, now: float) -> None:
+        """Make the logins that wait due, if no other process may be asking about them."""
+        if not is_shared(connection):
+            run(connection, "UPDATE later SET due = :now WHERE kind = 'login' AND due > :now", now=now)
+
+    @writes
     def change(
         self, connection: Connection, id_: str, make: Callable[[Later | None], PendingChange | None]
     ) -> PendingChange | None:

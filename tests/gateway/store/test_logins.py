@@ -44,6 +44,8 @@ async def test_login_refresh_is_claimed_once(store: Store) -> None:
     again = await store.logins.get(*ANN.key)
     assert again is not None
     assert (again.access, again.revision) == ("3", login.revision + 1)
+    assert await store.logins.claim(again, now=NOW, seconds=-1)  # by a worker that has died since
+    assert await store.logins.claim(again, now=NOW, seconds=60)
 
 
 async def test_late_refresh_changes_no_newer_login(store: Store) -> None:

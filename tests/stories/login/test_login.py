@@ -1,5 +1,6 @@
 """A person logs in at Feishu, and the turn that waited for it continues by itself."""
 
+import asyncio
 import json
 from pathlib import Path
 from typing import Any
@@ -118,6 +119,29 @@ async def test_poll_obeys_slow_down(tmp_path: Path) -> None:
         await until(slowed)
 
 
+async def test_poll_that_takes_long_is_not_joined_by_another(tmp_path: Path) -> None:
+    """The code works once: a second poll would count the login as lost."""
+    async with acting(tmp_path) as house:
+        logins, held, answering = house.feishu.logins, asyncio.Event(), asyncio.Event()
+        code = await asked(house)
+
+        async def wait(name: str) -> bool:
+            if name == "device_code" and logins.devices[-1].state == "used":
+                answering.set()
+                await held.wait()
+            return False
+
+        logins.after = wait
+        logins.approve(code, ALICE)
+        await answering.wait()
+        (row,) = await house.gateway.runtime.store.later.due(float("inf"), 10)
+        assert row.due is not None
+        assert row.due > house.gateway.runtime.now() + 5
+        held.set()
+        await until(lambda: "done" in texts(house))
+        assert len(logins.devices) == 1
+
+
 async def test_login_command_shows_the_same_card_twice(tmp_path: Path) -> None:
     scopes = f"{ANYTIME}    login: {{ scopes: ['task:task:read'] }}\n"
     async with acting(tmp_path, feishu=scopes) as house:
@@ -137,6 +161,19 @@ async def test_login_command_shows_the_same_card_twice(tmp_path: Path) -> None:
         assert await house.gateway.runtime.store.logins.get("feishu", "default", ALICE) is None
         await house.say("/login", sender=BOB, **IN_GROUP)
         await until(lambda: house.feishu.shown(GROUP) == ["Write /login to me in a direct chat in Feishu."])
+
+
+async def test_login_card_is_in_the_language_of_its_reader(tmp_path: Path) -> None:
+    async with acting(tmp_path) as house:
+        house.anthropic.script = list(WANTS)
+        await house.say("帮我整理这份文档的要点", **IN_GROUP)
+        await until(lambda: len(cards(house)) == 1)
+        (card,) = cards(house)
+        assert card.shown.startswith("请登录，以便我以你的身份在飞书中操作。")
+        assert list(card.buttons) == ["登录"]
+        await until(lambda: "登录卡片已发到你和我的私聊" in "".join(house.feishu.shown(GROUP)))
+        house.feishu.logins.approve(house.feishu.logins.devices[-1].user_code, ALICE)
+        await settled(house, "✓ 已登录：Alice")
 
 
 async def test_login_in_a_group_is_shown_in_the_direct_chat(tmp_path: Path) -> None:

@@ -92,13 +92,13 @@ async def victim(tmp_path: Path) -> AsyncIterator[Victim]:
 
 @pytest.mark.parametrize(
     ("asked", "moment", "devices"),
-    [("device_code", "before", 1), ("device_code", "after", 2), ("user_info", "before", 2), ("model", "", 1)],
+    [("device_code", "before", 1), ("device_code", "after", 2), ("user_info", "before", 1), ("model", "", 1)],
     ids=["polled", "issued", "known", "stored"],
 )
 async def test_login_survives_a_kill_and_the_turn_continues_once(
     tmp_path: Path, asked: str, moment: str, devices: int
 ) -> None:
-    """Tokens that were issued to a dead process are lost: the next one shows another card by itself."""
+    """An answer that died with its process is lost: the next one shows another card by itself."""
     async with victim(tmp_path) as it:
         async with it.running():
             assert it.run is not None

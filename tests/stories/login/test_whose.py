@@ -12,14 +12,19 @@ from gateway.store.logins import Login, PendingChange
 from tests.acting import SCOPE
 from tests.channels.contexts import Clock
 from tests.emulators.models.script import calls, says
-from tests.running import ALICE, ALICE_CHAT, BOB, GROUP, Running
+from tests.running import ALICE, ALICE_CHAT, BOB, GROUP, Running, client
 from tests.stories.at_work import results
 from tests.stories.login.test_login import IN_GROUP, acting, cards, texts
 from tests.stories.login.test_refresh import acts
 from tests.waiting import until
 
 BEGIN = 1_800_000_000.0
-REPORT = f'schedules: [ {{ id: report, to: "feishu:{GROUP}", at: "0 9 * * *", task: "Do it." }} ]'
+TOKEN = "canary-hook-and-program-91827"
+REPORT = f"""
+schedules: [ {{ id: report, to: "feishu:{GROUP}", at: "0 9 * * *", task: "Do it." }} ]
+hooks: {{ ci: {{ secret: {TOKEN}, verify: token, to: "feishu:{GROUP}", task: "Do it." }} }}
+server: {{ api: {{ tokens: {{ ui: {TOKEN} }} }} }}
+"""
 
 
 async def keep_login(house: Running, person: str = ALICE) -> None:
@@ -130,6 +135,16 @@ async def test_login_serves_no_config_schedule_program_or_crowd(tmp_path: Path) 
         clock.now += 3_601
         await until(lambda: "reported" in "".join(house.feishu.shown(GROUP)))
         assert codes(house)[-1] == "NEEDS_PERSON"
+        secret = {"authorization": f"Bearer {TOKEN}"}
+        async with client(house.url, headers=secret) as http:
+            house.anthropic.script = [calls(("act_as", {})), says("hooked")]
+            assert (await http.post("/hooks/ci", json={"a": 1})).status_code == 202
+            await until(lambda: "hooked" in "".join(house.feishu.shown(GROUP)))
+            assert codes(house)[-1] == "NEEDS_PERSON"
+            house.anthropic.script = [calls(("act_as", {})), says("called")]
+            asked = {"model": "helper", "messages": [{"role": "user", "content": "do it"}], "user": ALICE}
+            assert (await http.post("/v1/chat/completions", json=asked)).status_code == 200
+            assert codes(house)[-1] == "NEEDS_PERSON"
         assert cards(house) == []
 
 
