@@ -200,10 +200,10 @@ class ToolLoop:
         if answer.stop_reason in _CUT:
             await self._answer_cut(calls)
             return None
-        if not interrupted or all(self.toolbox.effect(call.name) == "safe" for call in calls):
+        if not interrupted or all(self.toolbox.effect(call.name, call.arguments) == "safe" for call in calls):
             return await self._run_calls(calls)
         first, *others = calls
-        once = self.toolbox.effect(first.name) == "once"
+        once = self.toolbox.effect(first.name, first.arguments) == "once"
         await self._answer(
             first, failed(substitute(begun=True)) if once else await self._run_call(first, answer.timestamp)
         )
@@ -211,7 +211,7 @@ class ToolLoop:
 
     async def _run_calls(self, calls: Sequence[ToolCall]) -> Outcome | None:
         """Run calls in order, or concurrently if all of them are read-only. Results are journaled in call order."""
-        if len(calls) > 1 and all(self.toolbox.effect(call.name) == "safe" for call in calls):
+        if len(calls) > 1 and all(self.toolbox.effect(call.name, call.arguments) == "safe" for call in calls):
             results = await asyncio.gather(*(self._run_call(call) for call in calls))
             for call, result in zip(calls, results, strict=True):
                 await self._answer(call, result)
@@ -264,7 +264,7 @@ class ToolLoop:
             if (key := (call.name, call.arguments_raw)) not in self._failed_now:
                 self._failed_now.add(key)
                 self._failures[key] += 1
-        elif self.toolbox.effect(call.name) != "safe":
+        elif self.toolbox.effect(call.name, call.arguments) != "safe":
             self._failures.clear()
 
     def _room(self, result: ToolResult) -> int:

@@ -99,6 +99,7 @@ class AgentRunner:
             config.tools,
             exec_config=self.exec_config,
             web=tools_config.web,
+            feishu=tools_config.feishu,
             ports=self.ports,
             documents=self.documents,
             result_chars=self._result_chars,

@@ -93,5 +93,9 @@ class LogsIn(Channel, Protocol):
     @property
     def login(self) -> PeopleLogin: ...
 
+    @property
+    def address(self) -> str:
+        """The address of the platform's API, without a path."""
+
     async def app_token(self, refused: str = "") -> str:
         """Return the app's own access token, a new one if the current one is `refused`. Raises DeliveryError."""

@@ -17,6 +17,8 @@ from tools.config import AgentToolsConfig, ExecConfig, ToolsConfig, WebToolsConf
 from tools.documents.document import Documents
 from tools.edit import Edit, Write
 from tools.exec import Exec
+from tools.feishu.config import FeishuToolConfig
+from tools.feishu.tool import FeishuTool
 from tools.folder import FolderTools, folder_tools
 from tools.identity import Identities
 from tools.memory import Memory, MemoryGet, MemorySearch
@@ -36,12 +38,14 @@ from tools.tool import (
     Held,
     NeedsApproval,
     Permit,
+    Prepares,
     Request,
     Subject,
     Tool,
     ToolError,
     ToolResult,
     UsesRights,
+    VariesEffect,
     failed,
     sources,
 )
@@ -76,6 +80,7 @@ class Catalog:
     config: AgentToolsConfig
     exec_config: ExecConfig
     web: WebToolsConfig
+    feishu: FeishuToolConfig
     ports: ToolPorts
     result_chars: int
     documents: Documents
@@ -110,6 +115,7 @@ _BUILDERS: dict[str, Callable[[Catalog, Workspace], Tool]] = {
     "process": lambda catalog, workspace: Process(catalog.shell(workspace), catalog.ports.processes),
     "web_fetch": lambda catalog, _: WebFetch(catalog.fetcher, catalog.result_chars),
     "web_search": lambda catalog, _: WebSearch(catalog.web.search),
+    "feishu": lambda catalog, _: FeishuTool(catalog.feishu, catalog.ports.identities),
     "task": lambda catalog, _: TaskTool(catalog.ports.delegate),
     "schedule": lambda catalog, _: ScheduleTool(catalog.ports.schedules),
     "ask": lambda catalog, _: AskTool(catalog.ports.answers),
@@ -119,7 +125,8 @@ NAMES: tuple[str, ...] = tuple(_BUILDERS)
 
 def offered(everybody: ToolsConfig, agent: AgentToolsConfig) -> tuple[str, ...]:
     """Return an agent's tools before chats and senders restrict them: the built-in ones, then those of folders."""
-    there = tuple(it for it in NAMES if it != "web_search" or everybody.web.search.provider)
+    off = {"web_search": not everybody.web.search.provider, "feishu": not everybody.feishu.areas}
+    there = tuple(it for it in NAMES if not off.get(it))
     return permitted(layers_of(everybody, agent), there + own_tools(everybody).names)
 
 
@@ -151,9 +158,11 @@ class Toolbox:
         self._gate = gate
         self.specs = tuple(tool.spec for tool in self._tools.values())
 
-    def effect(self, name: str) -> Effect:
-        """Return the effect of a second run; the worst if there is no such tool."""
+    def effect(self, name: str, arguments: Mapping[str, Any] | None = None) -> Effect:
+        """Return the effect of a second run of a call; the worst if there is no such tool."""
         tool = self._tools.get(name)
+        if arguments is not None and isinstance(tool, VariesEffect):
+            return tool.effect_of(arguments)
         return tool.spec.effect if tool else "once"
 
     async def call(self, name: str, arguments: Mapping[str, Any] | None, raw: str, call: Call) -> ToolResult:
@@ -176,6 +185,8 @@ class Toolbox:
             if arguments is None:
                 raise ToolError("INVALID_ARGUMENT", f"the arguments must be one JSON object: {_fault(raw)}")
             parsed = tool.parse(arguments)
+            if isinstance(tool, Prepares):
+                await tool.prepare(parsed, call)
             permit, held = await self._permit(tool, arguments, parsed, call)
             try:
                 result = await tool.run(parsed, replace(call, held=held))

@@ -6,6 +6,7 @@ from typing import Annotated, Literal, TypeAlias
 from pydantic import AfterValidator, Field, SecretStr, StringConstraints
 
 from channels.section import Listed, LocalPath, Section, ToolLists, ToolNames
+from tools.feishu.config import FeishuToolConfig
 
 SearchProvider: TypeAlias = Literal["brave", "tavily", "searxng"]
 Network: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
@@ -72,7 +73,7 @@ ExecMode: TypeAlias = Literal["deny", "ask", "allow"]
 PersonId = Annotated[str, StringConstraints(pattern=r"^[a-z0-9_-]+:\S+$")]
 InstructionFile: TypeAlias = Literal["AGENTS.md", "SOUL.md", "IDENTITY.md", "USER.md", "TOOLS.md"]
 EXEC_SECONDS_MAX = 600
-EXTERNAL_TOOLS = frozenset({"web_fetch", "web_search"})
+EXTERNAL_TOOLS = frozenset({"web_fetch", "web_search", "feishu"})
 """Tools with untrusted results."""
 
 
@@ -187,6 +188,7 @@ class ToolsConfig(ToolLists):
     process: ProcessConfig = ProcessConfig()
     files: FilesConfig = FilesConfig()
     web: WebToolsConfig = WebToolsConfig()
+    feishu: FeishuToolConfig = FeishuToolConfig()
     approval: ToolNames = ()
     """Tools that need an approval for every call."""
     taint: ToolNames = ("exec", "process", "message")

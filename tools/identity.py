@@ -18,6 +18,9 @@ NEEDS_LOGIN: Final = "NEEDS_LOGIN"
 class Identities(Protocol):
     """Tokens of a platform for the user that a turn serves, or for the app."""
 
+    def address(self, account: str) -> str:
+        """Return the address of the account's platform, such as https://open.feishu.cn. Raises ToolError UNAVAILABLE."""
+
     async def token(
         self, call: Call, account: str, *, person: bool, scopes: Sequence[str] = (), refused: str = ""
     ) -> str:

@@ -19,6 +19,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "group:messaging": ("message", "ask"),
     "group:tasks": ("task",),
     "group:later": ("schedule",),
+    "group:feishu": ("feishu",),
 }
 PROFILES: dict[Profile, tuple[str, ...]] = {
     "minimal": ("read", "ls", "message", "ask"),

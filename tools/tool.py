@@ -213,6 +213,8 @@ class Subject:
     always: bool = False
     held: Held | None = None
     """The files that `identity` was computed from."""
+    decider: str = ""
+    """The only person who may approve, as `channel:id`: the one who acts. Empty for the approvers of the config."""
 
 
 @runtime_checkable
@@ -221,6 +223,22 @@ class UsesRights(Protocol):
 
     def uses(self, arguments: Any) -> Sequence[str]:
         """Name the other tools; `MEMORY.md` stands for a change of what later prompts contain. Raises ToolError."""
+
+
+@runtime_checkable
+class Prepares(Tool, Protocol):
+    """A tool with calls that need something of the person, such as a login, before anybody is asked to approve them."""
+
+    async def prepare(self, arguments: Any, call: Call) -> None:
+        """Raises ToolError if the call cannot run yet."""
+
+
+@runtime_checkable
+class VariesEffect(Tool, Protocol):
+    """A tool whose calls differ in the effect of a second run."""
+
+    def effect_of(self, raw: Mapping[str, Any]) -> Effect:
+        """Return the effect of a call with these unvalidated arguments."""
 
 
 @runtime_checkable
@@ -312,6 +330,7 @@ class Request:
         """Serialize all that is bound to canonical JSON; non-ASCII is escaped, so that no two texts look alike."""
         subject = self.subject
         bound = {"v": 1, "tool": self.tool, "agent": agent, "arguments": dict(self.arguments), "text": subject.text}
+        bound |= {"decider": subject.decider} if subject.decider else {}
         return canonical(bound | {"facts": dict(subject.facts), "identity": dict(subject.identity)})
 
 

@@ -95,6 +95,7 @@ class FeishuChannel:
         self.condition = Condition(self.name, account, causes=CAUSES, cause_of=cause_of, now=now)
         self._api = FeishuApi(config, self.condition)
         self.login = FeishuLogin(config)
+        self.address = config.base_url
         self._people = People(self._api, zone)
         self._pace = Pace(
             per_second=config.sends_per_second, account_rate=ACCOUNT_RATE, chat_rate=lambda chat: CHAT_RATE

@@ -101,11 +101,20 @@ class Approvals:
         named = config.approvers(next((it for it in config.agents.list if it.id == agent), None), owners)
         return (LOCAL_PERSON,) if named is None else named
 
-    def may_decide_any(self, message: MessageContext) -> bool:
-        return any(self.may_decide(it.id, message) for it in self._runtime.setup.config.agents.list)
+    def approvers_of(self, approval: Approval) -> Sequence[str]:
+        """Return who may decide a request: the one who acts, if the call is made as a person; else the approvers."""
+        return (approval.decider,) if approval.decider else self.approvers(approval.agent)
 
-    def may_decide(self, agent: str, message: MessageContext) -> bool:
-        return is_approver(message, self.approvers(agent))
+    def may_decide_any(self, message: MessageContext) -> bool:
+        return any(is_approver(message, self.approvers(it.id)) for it in self._runtime.setup.config.agents.list)
+
+    async def awaits(self, message: MessageContext) -> bool:
+        """Return whether a request waits for the decision of this sender alone. Raises StoreUnavailable."""
+        waiting = [it for it in await self._store.approvals.open_requests() if it.state == "pending"]
+        return any(is_approver(message, [it.decider]) for it in waiting if it.decider)
+
+    def may_decide(self, approval: Approval, message: MessageContext) -> bool:
+        return is_approver(message, self.approvers_of(approval))
 
     async def get(self, id_: str) -> Approval | None:
         return await self._store.approvals.get(id_)
@@ -131,7 +140,8 @@ class Approvals:
         if self._runtime.scrubber.scrub(text) != text:
             message = "it holds a secret of this gateway, so it cannot be shown to an approver"
             raise ToolError("EXEC_DENIED", message)
-        surfaces = await find_surfaces(self._runtime, origin, self.approvers(agent))
+        approvers = (request.subject.decider,) if request.subject.decider else self.approvers(agent)
+        surfaces = await find_surfaces(self._runtime, origin, approvers)
         new = replace(
             self._new(request, bound, agent, session, turn, origin, people, config.expiry_seconds),
             tainted=int(tainted),
@@ -139,7 +149,7 @@ class Approvals:
         )
         admission, approval = await self._store.approvals.request(
             new,
-            approvers=self.approvers(agent),
+            approvers=approvers,
             session_max=config.pending_per_session,
             agent_max=config.pending_per_agent,
         )
@@ -288,7 +298,7 @@ class Approvals:
         """Return whether a sender's stop may end the request. A decided request can be stopped like any work; a
         pending one only by its requester and its approvers."""
         asked = person_of(message) in approval.requester.split(", ")
-        return asked or approval.state != "pending" or self.may_decide(approval.agent, message)
+        return asked or approval.state != "pending" or self.may_decide(approval, message)
 
     async def move(self, id_: str, before: State, after: State, **facts: object) -> bool:
         """Change the state without a decider. Return False if the state is no longer `before`."""
@@ -336,7 +346,7 @@ class Approvals:
 
     async def _is_unseen(self, approval: Approval) -> bool:
         """Return whether no one can allow it any more. The operator can always read the full request in the console."""
-        is_read = approval.tool != QUESTION and LOCAL_PERSON in self.approvers(approval.agent)
+        is_read = approval.tool != QUESTION and LOCAL_PERSON in self.approvers_of(approval)
         return not is_read and await self.is_lost(approval)
 
     def _is_off(self, approval: Approval) -> bool:

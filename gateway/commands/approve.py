@@ -15,7 +15,7 @@ from typing import Any
 from channels.message import Button
 from gateway.approvals.approvals import dedupe, id_of
 from gateway.approvals.display import answers, outcome_text, request_details, request_text, value
-from gateway.approvals.notices import OWN, called, message_of, surfaces_of
+from gateway.approvals.notices import OWN, called, is_approver, message_of, surfaces_of
 from gateway.approvals.questions import TOKEN
 from gateway.commands import ask as questions
 from gateway.commands import own
@@ -54,7 +54,7 @@ async def approve(context: CommandContext) -> str | None:
     if await context.runtime.store.approvals.is_muted(by, at=context.runtime.now()):
         return None
     approval = await context.approvals.get(id_of(match[1]))
-    if approval is None or not context.approvals.may_decide(approval.agent, message):
+    if approval is None or not context.approvals.may_decide(approval, message):
         return await _unknown(context, by)
     return (await _decide(context, approval, match[2], by))[1]
 
@@ -95,8 +95,8 @@ async def list_approvals(context: CommandContext) -> str:
     grants."""
     service, store = context.approvals, context.runtime.store.approvals
     waiting, grants = await store.listed(context.runtime.now())
-    waiting = [it for it in waiting if service.may_decide(it.agent, context.message)]
-    grants = [it for it in grants if service.may_decide(it.agent, context.message)]
+    waiting = [it for it in waiting if service.may_decide(it, context.message)]
+    grants = [it for it in grants if is_approver(context.message, service.approvers(it.agent))]
     word, _, wanted = context.arguments.partition(" ")
     if word == "revoke":
         ids = [it.id for it in grants if wanted.strip().upper() in ("ALL", it.id)]
@@ -217,7 +217,7 @@ async def press(context: CommandContext) -> str | Reply | None:
     if token is None or approval is None or not theirs:
         muted = await store.is_muted(by, at=context.runtime.now())
         return None if muted else await _unknown(context, by)
-    if not context.approvals.may_decide(approval.agent, message):
+    if not context.approvals.may_decide(approval, message):
         return await _unknown(context, by)
     won, text = await _decide(context, approval, token.decision, by)
     is_replaced = not await store.given_up([dedupe(approval.id, f"ask:{token.surface}")])

@@ -62,6 +62,7 @@ def check(config: Config, skills: Mapping[str, Iterable[str]], findings: Finding
     for name in ("approval", "taint"):  # a slip would leave a tool unguarded
         _names("tool", ("tools", name), getattr(config.tools, name), tools, findings, besides=own.lost)
     _web(config.tools.web.search, findings)
+    _feishu(config, findings)
     if config.transcription.model_fields_set and not config.transcription.model:
         findings.add(("transcription", "model"), "missing: such as whisper-1, or remove the section")
     _speech(("speech",), config.speech, config, findings)
@@ -75,6 +76,12 @@ def check(config: Config, skills: Mapping[str, Iterable[str]], findings: Finding
     _hooks(config, findings)
     _schedules(config, findings)
     refuse_examples(config, findings)
+
+
+def _feishu(config: Config, findings: Findings) -> None:
+    used, named = config.tools.feishu, account_names(config.channels).get("feishu", [])
+    if used.areas and used.account not in named:
+        findings.add(("tools", "feishu", "account"), _unknown("Feishu account", used.account, named))
 
 
 def _schedules(config: Config, findings: Findings) -> None:

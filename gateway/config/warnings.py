@@ -79,6 +79,13 @@ def _all(resolved: Resolved, file: Path, origin: Callable[[Key], Key]) -> Warned
                 "请在 tools.web.search 中指定厂商，或从 tools.allow 中去掉它",
             )
             yield ("tools", "web"), message, fix
+        if "feishu" in (agent.tools.allow or ()) and not config.tools.feishu.areas:
+            message = Bilingual(f"agent {agent.id}: feishu is off", f"智能体 {agent.id}：feishu 未启用")
+            fix = Bilingual(
+                "name areas in tools.feishu.areas, or take it out of tools.allow",
+                "请在 tools.feishu.areas 中列出领域，或从 tools.allow 中去掉它",
+            )
+            yield ("tools", "feishu"), message, fix
     yield from skill_warnings(config)
     yield from _own_tools(config)
     yield from _bindings(config)

@@ -358,7 +358,9 @@ class Gatekeeper:
         owns = is_owner(owners, context)
         switch = self._runtime.choices.listens(context)
         reason = refusal(channel.access, context, is_owner=owns, switch=switch)
-        decides = command in (PRESSED, "approve", "approvals") and self._approvals.may_decide_any(context)
+        decides = command in (PRESSED, "approve", "approvals") and (
+            self._approvals.may_decide_any(context) or (reason is not None and await self._approvals.awaits(context))
+        )
         claims = command == CLAIM and context.chat.kind == "direct" and await self._may_claim()
         if reason and (decides or claims):  # an approver can be asked, so they may answer; a claim is for strangers
             return refusal(channel.access, context, is_owner=True, switch=switch)

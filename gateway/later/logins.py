@@ -52,6 +52,9 @@ class Logins:
         while self._work:
             await asyncio.wait(self._work)
 
+    def address(self, account: str) -> str:
+        return self._channel(account).address
+
     async def token(
         self, call: Call, account: str, *, person: bool, scopes: Sequence[str] = (), refused: str = ""
     ) -> str:

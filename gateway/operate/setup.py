@@ -88,6 +88,8 @@ def _lost(setup: Setup, number: int, agent: AgentConfig, name: str) -> Iterator[
         )
     if name == "web_search" and not setup.config.tools.web.search.provider:
         yield Bilingual("tools.web.search.provider is not set", "未设置 tools.web.search.provider")
+    if name == "feishu" and not setup.config.tools.feishu.areas:
+        yield Bilingual("tools.feishu.areas is empty", "tools.feishu.areas 为空")
     everybody, own = layers_of(setup.config.tools, agent.tools)
     for layer, key in ((everybody, "tools"), (own, f"agents.list[{number}].tools")):
         if not permitted((layer,), (name,)):

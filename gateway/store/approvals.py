@@ -62,6 +62,11 @@ class Approval:
     exit_code: int | None = None
     announced: int = 0
 
+    @property
+    def decider(self) -> str:
+        """The only person who may decide, as `channel:id`; empty for the approvers of the config."""
+        return str(json.loads(self.request).get("decider", ""))
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Grant:

@@ -203,7 +203,7 @@ class Console:
             yield shown
 
     def _shown(self, approval: Approval, zone: tzinfo, names: Names) -> dict[str, Any]:
-        origin, approvers = message_of(approval), self._approvals.approvers(approval.agent)
+        origin, approvers = message_of(approval), self._approvals.approvers_of(approval)
         agent = next((it for it in self._runtime.setup.config.agents.list if it.id == approval.agent), None)
         texts = {
             lang: {
@@ -223,7 +223,7 @@ class Console:
         return facts | {"mine": self._is_mine(approval), "texts": texts}
 
     def _is_mine(self, approval: Approval) -> bool:
-        return LOCAL_PERSON in self._approvals.approvers(approval.agent)
+        return LOCAL_PERSON in self._approvals.approvers_of(approval)
 
     async def decide(self, request: Request, person: str) -> Response:
         given = await read_json(request, _Decision, self._bodies)

@@ -154,7 +154,7 @@ class Machine(RuleBasedStateMachine):
             works = [
                 service.decide(approval, decision, decider)
                 for service, decider in list(zip(self.replicas, deciders, strict=True))[: 2 if both else 1]
-                if service.may_decide(approval.agent, by)
+                if service.may_decide(approval, by)
             ]
             return await asyncio.gather(*works)
 

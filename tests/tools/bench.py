@@ -17,6 +17,7 @@ from tests.waiting import PATIENCE_SECONDS
 from tools.catalog import NAMES, Catalog, Toolbox, ToolPorts
 from tools.config import AgentToolsConfig, ExecConfig, ProcessConfig, ToolsConfig, WebToolsConfig
 from tools.documents.document import Documents
+from tools.feishu.config import FeishuToolConfig
 from tools.memory import Passage
 from tools.message import Post
 from tools.policy import layers_of
@@ -156,6 +157,7 @@ def bench(
         config,
         exec_config=exec_config,
         web=WebToolsConfig(),
+        feishu=FeishuToolConfig(areas=("tasks",)),
         ports=ToolPorts(
             messenger=outbox,
             memory=Nothing(),

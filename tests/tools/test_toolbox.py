@@ -16,7 +16,7 @@ from tools.tool import Call, ToolError, ToolResult, ToolSpec
 
 ALL = (
     *("read", "write", "edit", "ls", "exec", "message", "memory_search", "memory_get"),
-    *("grep", "find", "process", "web_fetch", "web_search", "task", "schedule", "ask"),
+    *("grep", "find", "process", "web_fetch", "web_search", "feishu", "task", "schedule", "ask"),
 )
 
 
@@ -56,7 +56,7 @@ def test_every_schema_is_in_the_form_that_all_providers_take(at: Bench) -> None:
         assert set(schema["required"]) <= set(schema["properties"])
         for member in schema["properties"].values():
             assert member["description"]
-            assert member["type"] in ("string", "integer", "number", "boolean", "array")
+            assert member["type"] in ("string", "integer", "number", "boolean", "array", "object")
             assert not {"anyOf", "oneOf", "$ref", "default", "title"} & set(member)
         assert spec.summary
         assert spec.description

@@ -44,6 +44,7 @@ from tests.emulators.feishu.rules import (
     sent_card,
 )
 from tests.emulators.feishu.socket import LongConnections
+from tests.emulators.feishu.workplace import Workplace
 from tests.emulators.telegram.requests import parse_multipart
 
 _REACTIONS = "/open-apis/im/v1/messages/{message_id}/reactions"
@@ -136,11 +137,13 @@ class FeishuEmulator(ResourceSource):
         self.socket = LongConnections(app_id=self.app_id, app_secret=self.app_secret)
         self.cardkit = CardKit(now=self.now)
         self.logins = PeopleLogins(app_id=self.app_id, app_secret=self.app_secret, users=self.users, clock=self.now)
+        self.workplace = Workplace(logins=self.logins, live=lambda token: self.tokens.get(token, 0) > self.now())
         self.app = Starlette(
             routes=[
                 *self.socket.routes(),
                 *self.registrations.routes(),
                 *self.logins.routes(),
+                *self.workplace.routes(),
                 Route("/open-apis/auth/v3/tenant_access_token/internal", self._token, methods=["POST"]),
                 Route("/open-apis/application/v6/scopes", self._guarded(self._scopes), methods=["GET"]),
                 Route("/open-apis/application/v6/applications/{app_id}", self._guarded(self._application)),
