@@ -4,23 +4,33 @@ The sums come from the final row of each turn in the journal; erased turns are n
 """
 
 import re
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime, time, timedelta
-from typing import Any, Literal, TypeAlias
+from functools import cache
+from typing import Any, Literal, NamedTuple, TypeAlias
 from unicodedata import east_asian_width
 
 from agents.language import Language
-from channels.moment import day, iso, local, timestamp
+from channels.moment import iso, local, timestamp
 from gateway.config.root import Config
-from gateway.store.conversations import ModelBill, TurnBill, bills
+from gateway.store.conversations import ModelBill, bills
 from gateway.store.opening import connected
 from gateway.store.sessions import conversation, session_parts
 
 By: TypeAlias = Literal["agent", "chat", "person", "model"]
 UNKNOWN = "(not recorded)"
 """The model of a turn before version 1.1; the user of a turn whose text was erased."""
-_READ = ("input", "cache_read", "cache_write")
+
+
+class _Share(NamedTuple):
+    """The usage of one model in a turn, or of all its models. `unpriced`: some of it has no price."""
+
+    input: int
+    output: int
+    cost: float
+    unpriced: bool
 
 
 @dataclass(kw_only=True, slots=True)
@@ -35,13 +45,12 @@ class UsageRow:
     cost: float = 0.0
     unpriced: int = 0
 
-    def add(self, config: Config, *taken: ModelBill) -> None:
-        """Add one turn, with its bill for each model."""
+    def add(self, turn: _Share) -> None:
         self.turns += 1
-        self.input += sum(it.tokens.get(name, 0) for it in taken for name in _READ)
-        self.output += sum(it.tokens.get("output", 0) for it in taken)
-        self.cost += sum(it.cost or 0.0 for it in taken)
-        self.unpriced += any(it.cost is None and not config.is_demo(it.model) for it in taken)
+        self.input += turn.input
+        self.output += turn.output
+        self.cost += turn.cost
+        self.unpriced += turn.unpriced
 
     def money(self, config: Config, language: Language) -> str:
         if self.unpriced and not self.cost:
@@ -71,40 +80,59 @@ def beginning(since: str, config: Config, now: float) -> float:
         today -= min(timedelta(days=int(match[1])), today - today.min)
     else:
         today = date.fromisoformat(since)
-    return datetime.combine(today, time(), config.server.zone).timestamp()
+    return _midnight(today, config)
+
+
+def _midnight(day: date, config: Config) -> float:
+    return datetime.combine(day, time(), config.server.zone).timestamp()
 
 
 def usage(config: Config, by: By, since: float) -> UsageReport:
     """Return the usage since a time. Raise DatabaseUnusable."""
-    rows = dict[str, UsageRow]()
-    total, models = _summed(config, since, {by: rows})
+    rows, total, models = _summed(config, by, since)
     return UsageReport(by=by, since=since, rows=_sorted(rows), total=total, priced_on=config.price_days(models))
 
 
 def _summed(
-    config: Config, since: float, rows: Mapping[By, dict[str, UsageRow]], days: Mapping[str, UsageRow] | None = None
-) -> tuple[UsageRow, set[str]]:
-    total, models = UsageRow(name="total"), set[str]()
+    config: Config, by: By, since: float, days: Sequence[tuple[float, UsageRow]] = ()
+) -> tuple[Mapping[str, UsageRow], UsageRow, set[str]]:
+    """Return the rows by name, their total and the models. Add each turn to its day too; `days` has their beginnings."""
+    rows, total, models = dict[str, UsageRow](), UsageRow(name="total"), set[str]()
+    beginnings = [began for began, _ in days]
+
+    @cache  # a session has many turns
+    def place_of(sid: str) -> str:
+        parts = session_parts(conversation(sid))
+        return parts.agent if by == "agent" else parts.place
+
     with connected(config.database) as connection:
-        for bill in bills(connection):
-            if bill.at < since:
-                continue
-            total.add(config, *bill.models)
-            models.update(it.model for it in bill.models)
-            if days and (row := days.get(day(bill.at, config.server.zone))):
-                row.add(config, *bill.models)
-            for by, found in rows.items():
-                for name, taken in _shares(bill, by):
-                    found.setdefault(name, UsageRow(name=name)).add(config, *taken)
-    return total, models
+        for bill in bills(connection, since, people=by == "person"):
+            taken = {it.model: _share(config, it) for it in bill.models}
+            models.update(taken)
+            turn = _together(list(taken.values()))
+            total.add(turn)
+            if days:
+                days[bisect_right(beginnings, bill.at) - 1][1].add(turn)
+            if by != "model":
+                taken = {(bill.person if by == "person" else place_of(bill.sid)): turn}
+            for name, share in taken.items():
+                if (row := rows.get(name or UNKNOWN)) is None:
+                    row = rows[name or UNKNOWN] = UsageRow(name=name or UNKNOWN)
+                row.add(share)
+    return rows, total, models
 
 
-def _shares(bill: TurnBill, by: By) -> Iterator[tuple[str, Sequence[ModelBill]]]:
-    if by == "model":
-        yield from ((it.model or UNKNOWN, (it,)) for it in bill.models)
-        return
-    place = session_parts(conversation(bill.sid))
-    yield {"agent": place.agent, "chat": place.place, "person": bill.person or UNKNOWN}[by], bill.models
+def _share(config: Config, bill: ModelBill) -> _Share:
+    tokens, cost = bill.tokens.get, bill.cost
+    read = tokens("input", 0) + tokens("cache_read", 0) + tokens("cache_write", 0)
+    return _Share(read, tokens("output", 0), cost or 0.0, cost is None and not config.is_demo(bill.model))
+
+
+def _together(taken: Sequence[_Share]) -> _Share:
+    if len(taken) == 1:
+        return taken[0]
+    inputs, outputs, costs, unpriced = zip(*taken, strict=True) if taken else ((), (), (), ())
+    return _Share(sum(inputs), sum(outputs), sum(costs), any(unpriced))
 
 
 def table(report: UsageReport, config: Config, language: Language = "en") -> Iterator[str]:
@@ -153,11 +181,12 @@ def usage_view(config: Config, days: int, now: float, by: By) -> dict[str, Any]:
     zone = config.server.zone
     since = beginning(f"{days - 1}d", config, now)
     today, first = local(now, zone).date(), local(since, zone).date()
-    by_day = {(first + timedelta(days=it)).isoformat(): UsageRow(name="") for it in range((today - first).days + 1)}
-    rows: dict[str, UsageRow] = {}
-    total, models = _summed(config, since, {by: rows}, by_day)
+    dates = [first + timedelta(days=it) for it in range((today - first).days + 1)]
+    by_day = [(_midnight(it, config), UsageRow(name=it.isoformat())) for it in dates]
+    later = _midnight(today + timedelta(days=1), config), UsageRow(name="")  # before the clock was set back
+    rows, total, models = _summed(config, by, since, [*by_day, later])
     return {
-        "days": [{"day": name} | _facts(it) for name, it in by_day.items()],
+        "days": [{"day": it.name} | _facts(it) for _, it in by_day],
         "rows": [{"name": it.name} | _facts(it) for it in _sorted(rows)],
         "most": max((it.input + it.output for it in rows.values()), default=0),
         "total": _facts(total),
@@ -166,7 +195,7 @@ def usage_view(config: Config, days: int, now: float, by: By) -> dict[str, Any]:
     }
 
 
-def _sorted(rows: dict[str, UsageRow]) -> list[UsageRow]:
+def _sorted(rows: Mapping[str, UsageRow]) -> list[UsageRow]:
     return sorted(rows.values(), key=lambda it: (-it.cost, -it.input - it.output, it.name))
 
 

@@ -38,7 +38,8 @@ FROM transcript WHERE {_BETWEEN} AND kind IN ('user', 'final') ORDER BY seq
 _BEGINNINGS = "SELECT sid, turn FROM mark WHERE kind = 'new' ORDER BY sid, turn"
 _ENTRIES = f"SELECT seq, turn, kind, content FROM transcript WHERE {_BETWEEN} ORDER BY seq"
 _NAMES = f"SELECT seq, name FROM spoken WHERE {_BETWEEN} AND parts > 0 ORDER BY seq, place"
-_BILLS = """
+_BILLS = "SELECT sid, content, '' AS person FROM transcript WHERE kind = 'final'"
+_BILLS_OF_PEOPLE = """
 SELECT t.sid, t.content, COALESCE((
     SELECT s.person FROM spoken s WHERE s.turn = t.turn AND s.how IN ('said', 'withdrawn') AND s.person <> ''
     ORDER BY s.seq, s.place LIMIT 1
@@ -82,7 +83,7 @@ class ModelBill:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TurnBill:
-    """The tokens and cost of a turn or a command. `person` is `channel:id`, empty if unknown."""
+    """The tokens and cost of a turn or a command. `person` is `channel:id`, empty if unknown or not asked for."""
 
     sid: str
     person: str
@@ -90,15 +91,18 @@ class TurnBill:
     models: Sequence[ModelBill]
 
 
-def bills(connection: Connection) -> Iterator[TurnBill]:
-    """Yield the bills of all turns that called a model."""
-    for row in connection.execute(text(_BILLS).execution_options(yield_per=500)):
-        if isinstance(final := _value(row.content), dict) and "tokens" in final:
+def bills(connection: Connection, since: float, *, people: bool) -> Iterator[TurnBill]:
+    """Yield the bills of all turns that called a model and ended at `since` or later, with their senders if `people`."""
+    statement = text(_BILLS_OF_PEOPLE if people else _BILLS).execution_options(yield_per=500)
+    for sid, content, person in connection.execute(statement):
+        if not isinstance(final := _value(content), dict) or "tokens" not in final:
+            continue
+        if (at := float(final.get("at", 0.0))) >= since:
             models = [
                 ModelBill(model=name, tokens=it["tokens"], cost=it.get("cost"))
                 for name, it in final.get("models", {"": final}).items()
             ]
-            yield TurnBill(sid=row.sid, person=row.person, at=float(final.get("at", 0.0)), models=models)
+            yield TurnBill(sid=sid, person=person, at=at, models=models)
 
 
 def sessions(connection: Connection) -> list[Session]:
