@@ -82,14 +82,19 @@ class Line:
 
     async def turn(self, message: Prepared, measured: Measured) -> None:
         """Send it, read the acknowledgement, wait for the reply. Raises RuntimeError where it is not taken."""
-        if self._open is None or self._open[0].at_eof():
-            self.close()
-            self._open = await asyncio.open_connection(*address(self._subject.url))
-        reader, writer = self._open
         reply = self._peers.expect(message.key)
+        if is_new := self._open is None or self._open[0].at_eof():
+            self._open = await self._opened()
         began = time.monotonic()
-        writer.write(message.request)
-        head = await reader.readuntil(b"\r\n\r\n")
+        try:
+            reader, head = await self._sent(message)
+        except (ConnectionResetError, asyncio.IncompleteReadError):
+            if is_new:
+                raise
+            # The bot gave up an idle connection in the same moment, so it has not read the request.
+            self._open = await self._opened()
+            began = time.monotonic()
+            reader, head = await self._sent(message)
         length = next((line[15:] for line in head.lower().split(b"\r\n") if line.startswith(b"content-length:")), b"0")
         await reader.readexactly(int(length))
         measured.acks.append((time.monotonic() - began) * 1000)
@@ -100,6 +105,16 @@ class Line:
                 measured.turns.append((await reply - began) * 1000)
         except TimeoutError:
             measured.lost += 1
+
+    async def _opened(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        self.close()
+        return await asyncio.open_connection(*address(self._subject.url))
+
+    async def _sent(self, message: Prepared) -> tuple[asyncio.StreamReader, bytes]:
+        assert self._open is not None
+        reader, writer = self._open
+        writer.write(message.request)
+        return reader, await reader.readuntil(b"\r\n\r\n")
 
     def close(self) -> None:
         if self._open is not None:
