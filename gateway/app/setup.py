@@ -22,7 +22,7 @@ from channels.api.channel import ApiChannel
 from channels.channel import Channel
 from channels.web.live import LiveTurns
 from gateway.approvals.questions import Questions
-from gateway.commands.catalog import commands_in
+from gateway.commands.catalog import ListedCommands
 from gateway.config.channels import Account, ChannelDeps, configured, named_accounts
 from gateway.config.exposure import exposure
 from gateway.config.load import skill_catalog
@@ -147,7 +147,7 @@ def _runners(
         scrub=scrubber.scrub,
         now=now,
         zone=zone,
-        commands=partial(commands_in, config, owners),
+        commands=ListedCommands(config, owners),
         choosable=config.choosable_models,
         servers=mcp,
     )

@@ -5,6 +5,7 @@ docs/commands.md."""
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 from agents.language import language_for
@@ -32,6 +33,8 @@ from gateway.store.inbound import MISSPELT, PRESSED, Inbound
 from gateway.turns.tasks import Tasks
 
 EDITS_MAX = 2
+LISTS_MAX = 64
+"""Most lists of commands that are kept: one for each kind of chat and each choice of tools."""
 _COMMAND = re.compile(r"[/／]([a-z]+|[\u4e00-\u9fff]+)(@\S+)?(?:\s+(.*))?", re.IGNORECASE | re.DOTALL)
 
 
@@ -107,7 +110,7 @@ class Dispatch:
 
 
 def _refusal(context: CommandContext, command: Command) -> str:
-    if command.audience(context.setup.config, context.message) == "off":
+    if command.audience(context.setup.config, context.message.chat.kind) == "off":
         return context.say(f"/{command.name} is switched off here.", f"/{command.name} 已停用。")
     return context.say(
         f"Only an owner of this bot may use /{command.name} here: they are listed under `owners` in its config.",
@@ -245,15 +248,13 @@ def situation(setup: Setup, tools: Collection[str]) -> Situation:
     """Return the situation of a user whose agents have these tools. Approvals of any agent may be the user's to
     decide."""
     asks = any(it.may_ask for it in setup.runners.values())
-    return _situation(setup.config, setup.owners, tools, asks=asks, skills="read" in tools)
+    return _situation(setup.config, tools, asks=asks, skills="read" in tools, owned=setup.owners.is_owned)
 
 
-def _situation(config: Config, owners: Owners, tools: Collection[str], *, asks: bool, skills: bool) -> Situation:
+def _situation(config: Config, tools: Collection[str], *, asks: bool, skills: bool, owned: bool) -> Situation:
     pairs = any(getattr(it.config, "dm_policy", "") == "pairing" for it in configured(config.channels))
     count, logs_in = len(config.agents.list), any(it.kind.logs_in(it.config) for it in configured(config.channels))
-    return Situation(
-        tools=tools, asks=asks, skills=skills, owned=owners.is_owned, pairs=pairs, agents=count, logs_in=logs_in
-    )
+    return Situation(tools=tools, asks=asks, skills=skills, owned=owned, pairs=pairs, agents=count, logs_in=logs_in)
 
 
 def offered(there: Situation, kind: ChatKind) -> Sequence[Command]:
@@ -262,14 +263,26 @@ def offered(there: Situation, kind: ChatKind) -> Sequence[Command]:
     return [it for it in _COMMANDS if it.name not in ALIASES and it.only in (None, kind) and there.has_use(it.name)]
 
 
-def commands_in(config: Config, owners: Owners, message: MessageContext, facts: LastingFacts) -> Commands:
-    """Return the commands as the agent's prompt lists them, for every sender; an API client has no commands."""
-    tools = [tool.name for tool in facts.tools]
-    there = _situation(config, owners, tools, asks=facts.asks, skills=facts.has_skills)
-    listed = () if message.channel == ApiChannel.name else offered(there, message.chat.kind)
-    audiences = {it.name: it.audience(config, message) for it in listed}
-    everyone, owner = (tuple(it for it in audiences if audiences[it] == who) for who in ("everyone", "owner"))
-    return everyone, owner
+class ListedCommands:
+    """The commands as the agents' prompts list them, for every sender. Turns with the same tools in the same kind of chat
+    share one list; an API client has no commands."""
+
+    def __init__(self, config: Config, owners: Owners) -> None:
+        self._config = config
+        self._owners = owners
+        self._listed = lru_cache(maxsize=LISTS_MAX)(self._list)
+
+    def __call__(self, message: MessageContext, facts: LastingFacts) -> Commands:
+        if message.channel == ApiChannel.name:
+            return (), ()
+        tools, owned = tuple(tool.name for tool in facts.tools), self._owners.is_owned
+        return self._listed(message.chat.kind, tools, asks=facts.asks, skills=facts.has_skills, owned=owned)
+
+    def _list(self, kind: ChatKind, tools: Collection[str], *, asks: bool, skills: bool, owned: bool) -> Commands:
+        there = _situation(self._config, tools, asks=asks, skills=skills, owned=owned)
+        audiences = {it.name: it.audience(self._config, kind) for it in offered(there, kind)}
+        everyone, owner = (tuple(it for it in audiences if audiences[it] == who) for who in ("everyone", "owner"))
+        return everyone, owner
 
 
 def menu(setup: Setup) -> tuple[MenuEntry, ...]:

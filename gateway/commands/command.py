@@ -179,14 +179,14 @@ class Command:
     def name(self) -> str:
         return self.form.partition(" ")[0]
 
-    def audience(self, config: Config, message: MessageContext) -> Audience:
-        default: Audience = "owner" if self.owner_in_groups and message.chat.kind == "group" else "everyone"
+    def audience(self, config: Config, kind: ChatKind) -> Audience:
+        default: Audience = "owner" if self.owner_in_groups and kind == "group" else "everyone"
         configured = config.commands.get(self.name, default)
         return "owner" if self.owner_only and configured == "everyone" else configured
 
     def is_open(self, setup: Setup, message: MessageContext) -> bool:
         """Return whether the sender may use it there."""
-        audience = self.audience(setup.config, message)
+        audience = self.audience(setup.config, message.chat.kind)
         return audience == "everyone" or (audience == "owner" and is_owner(setup.owners, message))
 
     def fits(self, arguments: str) -> bool:
