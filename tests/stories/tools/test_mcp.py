@@ -497,7 +497,7 @@ async def test_mcp_changed_tool_is_withheld_until_accepted(tmp_path: Path) -> No
         await house.say("/approve mcp evil 0000000000000000")
         await house.until(lambda: "no pending tools" in house.feishu.messages[-1].text)
         await house.say(f"/approve mcp evil {digest}")
-        await house.until(lambda: "Accepted of `evil`" in house.feishu.messages[-1].text)
+        await house.until(lambda: "Accepted tools of `evil`" in house.feishu.messages[-1].text)
         await house.until(lambda: not house.gateway.runtime.setup.mcp.servers["evil"].withheld)
         await works(house)
         assert offered(house)[2:] == ["evil__change", "evil__echo", "evil__new"]
