@@ -1,5 +1,6 @@
 """A person's tokens are refreshed once, whoever needs them, and never leave the gateway."""
 
+import asyncio
 import json
 from pathlib import Path
 from typing import Any
@@ -43,6 +44,28 @@ async def test_refresh_is_made_once_for_two_tools(tmp_path: Path) -> None:
         for pair in logins.pairs:
             pair.access_ends = 0
         assert await acts(house, {}, {}) == ["acted as Alice"] * 2
+        assert logins.asked.count("refresh_token") == 1
+
+
+async def test_refresh_survives_the_stop_of_its_turn(tmp_path: Path) -> None:
+    """The platform has used up the token by then: its answer must be stored all the same."""
+    async with acting(tmp_path) as house:
+        await logged_in(house)
+        logins, held = house.feishu.logins, asyncio.Event()
+        logins.pairs[-1].access_ends = 0
+
+        async def wait(name: str) -> bool:
+            return name == "refresh_token" and not await held.wait()
+
+        logins.after = wait
+        house.anthropic.script = [calls(("act_as", {})), says("tried")]
+        await house.say("go on")
+        await until(lambda: len(logins.pairs) == 2)
+        await house.say("/stop")
+        await until(lambda: "Stopped" in texts(house)[-1])
+        held.set()
+        await house.idle()
+        assert await acts(house, {}) == ["acted as Alice"]
         assert logins.asked.count("refresh_token") == 1
 
 
