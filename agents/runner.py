@@ -256,10 +256,10 @@ class AgentRunner:
         """Build the turn's tools and prompt inputs from the current folders. Takes milliseconds of small reads; a
         thread would double that."""
         whole = self._workspaces.of(turn.context, turn.files_of or turn.session, sees_private=turn.sees_private)
-        skills = visible(self.catalog.scan(whole.root, partial(is_absent, whole.fd)), self.config.skills)
+        names = permitted(turn.layers, self.names)
+        skills = visible(self.catalog.scan(whole.root, partial(is_absent, whole.fd)), self.config.skills, names)
         # The workspace's own skills are read beneath its descriptor; only shared ones need a mount.
         mounts = {f"skills/{skill.name}": skill.directory for skill in skills if skill.source == "shared"}
-        names = permitted(turn.layers, self.names)
         if self._has_docs and "read" in names and not os.path.lexists(whole.root / DOCS):
             mounts[DOCS] = DOCS_DIR
         memory = (MEMORY,) if turn.with_owner or self._memory_is_own else ()

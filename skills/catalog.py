@@ -13,7 +13,7 @@ import re
 import stat
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import InitVar, dataclass, field, replace
 from functools import lru_cache, partial
@@ -277,9 +277,13 @@ class SkillCatalog:
         return replace(skill, missing=tuple(missing)) if missing else skill
 
 
-def visible(skills: Sequence[Skill], config: AgentSkillsConfig) -> tuple[Skill, ...]:
-    """Return the skills that the agent may see, in their order. `deny` wins over `allow`."""
-    return tuple(skill for skill in skills if sees(config, skill.name))
+def visible(
+    skills: Sequence[Skill], config: AgentSkillsConfig, tools: Collection[str] | None = None
+) -> tuple[Skill, ...]:
+    """Return the skills that the agent may see, in their order, without those that require other `tools`. `deny` wins
+    over `allow`."""
+    usable = (it for it in skills if tools is None or set(it.requires.tools).issubset(tools))
+    return tuple(skill for skill in usable if sees(config, skill.name))
 
 
 def sees(config: AgentSkillsConfig, name: str) -> bool:

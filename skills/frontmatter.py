@@ -32,11 +32,12 @@ _SYSTEMS = {"macos": "darwin", "osx": "darwin", "mac": "darwin", "windows": "win
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Requirements:
-    """Requirements of a skill: programs on the PATH, environment variables, one of these systems."""
+    """Requirements of a skill: programs on the PATH, environment variables, one of these systems, tools of the agent."""
 
     bins: tuple[str, ...] = ()
     env: tuple[str, ...] = ()
     os: tuple[str, ...] = ()
+    tools: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -123,12 +124,13 @@ def _requires(data: Mapping[str, Plain]) -> Requirements:
     demands = [demand for place in (data, *inside) if (demand := place.get("requires"))]
     mappings = [demand for demand in demands if isinstance(demand, dict)]
     if len(mappings) < len(demands):
-        raise BadSkill("requires is not a mapping with bins, env or os")
-    bins, env, systems = (
+        raise BadSkill("requires is not a mapping with bins, env, os or tools")
+    bins, env, systems, tools = (
         tuple(dict.fromkeys(chain.from_iterable(_words(mapping.get(kind) or [], kind) for mapping in mappings)))
-        for kind in ("bins", "env", "os")
+        for kind in ("bins", "env", "os", "tools")
     )
-    return Requirements(bins=bins, env=env, os=tuple(_SYSTEMS.get(name.lower(), name.lower()) for name in systems))
+    systems = tuple(_SYSTEMS.get(name.lower(), name.lower()) for name in systems)
+    return Requirements(bins=bins, env=env, os=systems, tools=tools)
 
 
 def _words(value: Plain, kind: str) -> list[str]:

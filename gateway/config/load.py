@@ -33,7 +33,7 @@ from gateway.config.warnings import warnings
 from gateway.config.yaml import BYTES_MAX, Document, parse
 from gateway.observe.secrets import redacted
 from skills.catalog import Skill, SkillCatalog, visible
-from tools.catalog import own_tools
+from tools.catalog import offered, own_tools
 from tools.encoding import UTF_8, encoding_of, is_valid
 
 FILE_BYTES_MAX = 65_536
@@ -121,6 +121,7 @@ def read_config(
     config = with_absolute_paths(read(root, document, findings), folder, home)
     chosen = resolve_models(config, expansion.names, env, findings)
     config = chosen.config
+    tools = {agent.id: offered(config.tools, agent.tools) for agent in config.agents.list}
     agents = {agent.id: (Path(agent.workspace_dir), agent.skills) for agent in config.agents.list}
     catalog = skill_catalog(config, env)
     config = check_tool_folders(config, findings)
@@ -131,7 +132,9 @@ def read_config(
     loaded = Loaded(
         config=config,
         warnings=tuple(it.cleaned(redacted) for it in warned),
-        skills={name: visible(catalog.scan(workspace), config) for name, (workspace, config) in agents.items()},
+        skills={
+            name: visible(catalog.scan(workspace), config, tools[name]) for name, (workspace, config) in agents.items()
+        },
         hidden_skills={
             name: visible(catalog.hidden(workspace), config) for name, (workspace, config) in agents.items()
         },

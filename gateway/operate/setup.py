@@ -48,10 +48,11 @@ def _agent(setup: Setup, number: int, agent: AgentConfig) -> dict[str, Any]:
 
 
 def _skills(setup: Setup, agent: AgentConfig) -> tuple[list[str], list[dict[str, Any]]]:
-    catalog, workspace = setup.runners[agent.id].catalog, Path(agent.workspace_dir)
+    runner, workspace = setup.runners[agent.id], Path(agent.workspace_dir)
+    catalog = runner.catalog
     hidden = visible(catalog.hidden(workspace), agent.skills)
     return (
-        [it.name for it in visible(catalog.scan(workspace), agent.skills)],
+        [it.name for it in visible(catalog.scan(workspace), agent.skills, runner.names)],
         [{"name": it.name, "needs": list(it.missing)} for it in hidden],
     )
 
