@@ -62,6 +62,22 @@ def _latest(hour: time, at: float, zone: tzinfo) -> float:
     return next(it for it in moments if it <= at)
 
 
+RetentionDays = Annotated[float, Field(ge=1, le=36_500)]
+
+
+class RetentionConfig(Section):
+    """Erases turns that are older, every night, with all that hangs on them (docs/privacy.md)."""
+
+    days: RetentionDays | None = None
+    """The days for which a turn is kept. If unset, until it is erased by hand."""
+    chats: dict[str, RetentionDays] = {}
+    """Days for single chats, as `channel:chat` or `channel:account:chat`, such as `feishu:oc_0123456789abcdef: 30`. They
+    outweigh `days`, here and above."""
+
+    def __hash__(self) -> int:
+        return hash((self.days, tuple(self.chats.items())))
+
+
 class AgentDefaults(Section):
     """Defaults for every agent; `agents.list` entries override them key by key."""
 
@@ -119,5 +135,7 @@ class AgentConfig(AgentDefaults):
     """The assistant's name; the id if empty."""
     description: str = ""
     """One line on what it is good at, shown next to its name when users choose an agent."""
+    retention: RetentionConfig = RetentionConfig()
+    """The age at which turns of this agent are erased; what is set overrides the top level's `retention`."""
     examples: Annotated[tuple[str, ...], Field(max_length=6)] = ()
     """Example messages; a new conversation in the web chat offers them."""

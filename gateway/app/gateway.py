@@ -22,6 +22,7 @@ from channels.web.channel import WebChannel
 from channels.web.views import event
 from gateway.app.health import HealthWatch
 from gateway.app.mcp import ServerWatch
+from gateway.app.privacy import Erasures
 from gateway.app.setup import Lasting, adopt, build_setup, version_of
 from gateway.app.worker_notices import WorkerNotices
 from gateway.approvals.approvals import Approvals
@@ -115,7 +116,8 @@ class Gateway:
         outbox = Outbox(self.runtime, on_gone=GoneChats(self.runtime, self.tell_owners).note)
         self.lanes = Lanes(self.runtime, turns=turns, outbox=outbox)
         self.sweep = Sweep(self.runtime, self.lanes)
-        self.due = DueWatch(self.runtime, self.lanes, due, self.ends, self.logins)
+        self.privacy = Erasures(self.runtime, self.spawn)
+        self.due = DueWatch(self.runtime, self.lanes, due, self.ends, self.logins, self.privacy.begin)
         self.others = WorkerNotices(self.runtime, self.lanes, lasting.live, due.set)
         self._readiness = Readiness(self.runtime, self.sweep)
         self._intake = Intake(self.runtime, self.approvals, self.lanes)

@@ -19,6 +19,7 @@ from gateway.commands.approve import NOTICE_RUNS, approve, list_approvals, settl
 from gateway.commands.command import ANY, Command, CommandContext, Perform, Situation
 from gateway.commands.login import LOGIN_RUNS, login, logout
 from gateway.commands.own import pair
+from gateway.commands.privacy import forget, mydata
 from gateway.commands.report import plan_of, why
 from gateway.commands.settings import remember, schedules, shown_schedules
 from gateway.config.channels import configured
@@ -219,6 +220,8 @@ _COMMANDS = (
     _command("whoami", report.whoami, 0),
     _command("login", login, 0, only="direct"),
     _command("logout", logout, 0),
+    _command("mydata", mydata, 0, only="direct"),
+    _command("forget [me]", forget, 2, argument=r"(?:me|我)(?: now)?", only="direct"),
     _command("why", why, 0),
     _command("model [NAME | NUMBER | default]", settings.model, 1, owner_in_groups=True),
     _command("models", settings.models, 0),

@@ -19,6 +19,7 @@ from gateway.approvals.display import name_of, person, value
 from gateway.approvals.notices import OWN, Choice, Notice, Notices, buttons, called, notice_json
 from gateway.approvals.pairing import CODE, code_of, tell_who_waits
 from gateway.commands.command import CommandContext
+from gateway.commands.privacy import FORGET, KEEP, decide
 from gateway.state.ending import Reply
 from gateway.state.owners import OWNERS_NOTICE
 from gateway.store.contacts import Contact, Decision, hashed
@@ -324,6 +325,8 @@ async def press(context: CommandContext, token: str) -> Reply | str:
         server, _, digest = number.partition(":")
         text = await accept_tools(context, server, digest)
         return Reply(text=text, replaces=context.message.press.message_id if context.is_owner else None)
+    if act in (FORGET, KEEP):
+        return await decide(context, act, number)
     body = await context.runtime.store.owners.message(int(number)) if number.isdecimal() else None
     if not context.is_owner or body is None or context.message.press is None:
         return context.not_your_button

@@ -12,7 +12,7 @@ from datetime import UTC, tzinfo
 from pathlib import Path
 from typing import Any
 
-from agents.config import AgentConfig
+from agents.config import AgentConfig, RetentionConfig
 from agents.providers.config import IMPLIED, api_of
 from agents.speech import SpeechConfig
 from channels.access import ANYBODY, AccessConfig, is_blank, is_http
@@ -75,6 +75,7 @@ def check(config: Config, skills: Mapping[str, Iterable[str]], findings: Finding
     _people(config, findings)
     _hooks(config, findings)
     _schedules(config, findings)
+    _retention(config, findings)
     refuse_examples(config, findings)
 
 
@@ -107,6 +108,18 @@ def _schedules(config: Config, findings: Findings) -> None:
             place_in(config.channels, schedule.to)
         except ValueError as error:
             findings.add((*key, "to"), str(error))
+
+
+def _retention(config: Config, findings: Findings) -> None:
+    sections: dict[Key, RetentionConfig] = {("retention",): config.retention}
+    sections |= {("agents", "list", index, "retention"): it.retention for index, it in enumerate(config.agents.list)}
+    for key, section in sections.items():
+        for chat in section.chats:
+            try:
+                if place_in(config.channels, chat).thread is not None:
+                    raise ValueError("expected a whole chat: a topic is kept as long as its chat")
+            except ValueError as error:
+                findings.add((*key, "chats", chat), str(error), on="key")
 
 
 def _people(config: Config, findings: Findings) -> None:

@@ -25,6 +25,8 @@ usage | 用量 | Show tokens and cost | 显示用量和费用
 whoami | 我是谁 | Show who you are here: role, agent, language, ID | 显示你在这里的身份：角色、智能体、语言、ID
 login | 登录 | Log in, so that tools act as you | 登录，让工具以你的身份操作
 logout | 登出 | Delete your login | 删除你的登录
+mydata | 我的数据 | Get everything that I hold about you as a file | 以文件形式获取我保存的关于你的全部数据
+forget | 忘记 | Erase everything that I hold about you | 删除我保存的关于你的全部数据
 why | 为什么 | Explain how the last answer was made (owners only) | 说明上一个回答的由来（仅限所有者）
 model | 模型 | Choose the model of this conversation, or list the models | 为本次对话选择模型；单独发送则列出全部
 models | 模型列表 | List the models | 列出可选的模型
@@ -51,6 +53,7 @@ GROUPS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("Conversation", "对话", ("new", "stop", "tasks", "retry", "edit", "undo", "compact", "export")),
     ("Answers", "回答", ("model", "think", "reasoning", "verbose", "queue", "agent", "skill")),
     ("You", "个人", ("remember", "schedules", "status", "usage", "context", "whoami", "login", "logout")),
+    ("Privacy", "隐私", ("mydata", "forget")),
     ("Approvals", "审批", ("approve", "approvals")),
     ("Owners", "所有者", ("pair", "listen", "unlisten", "claim", "why")),
 )

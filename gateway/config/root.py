@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, StringConstraints, field_validator
 
-from agents.config import AgentConfig, AgentDefaults
+from agents.config import AgentConfig, AgentDefaults, RetentionConfig
 from agents.providers.config import IMPLIED, ModelConfig, ProviderConfig
 from agents.providers.models import PricesConfig, money, shipped_prices
 from agents.providers.retry import RetryConfig
@@ -248,6 +248,23 @@ class Config(Section):
     """Spending limits per day and month."""
     rates: RatesConfig = RatesConfig()
     """Rate limits for messages."""
+    retention: RetentionConfig = RetentionConfig()
+    """The age at which turns are erased. Unset: they are kept until an operator or their author erases them."""
+
+    @property
+    def retains(self) -> bool:
+        """Return whether anything is erased by its age."""
+        sections = (self.retention, *(it.retention for it in self.agents.list))
+        return any(it.days is not None or it.chats for it in sections)
+
+    def kept_days(self, place: str, agent: str = "") -> float | None:
+        """Return for how many days the turns of a chat (`channel:account:chat`) with an agent are kept; None for ever. A
+        chat outweighs `days`, and the agent's section the top level's."""
+        channel, _, chat = place.split(":", 2)
+        own = next((it.retention for it in self.agents.list if it.id == agent), RetentionConfig())
+        sections = (own, self.retention)
+        named = (it.chats[name] for it in sections for name in (place, f"{channel}:{chat}") if name in it.chats)
+        return next(named, None) or next((it.days for it in sections if it.days is not None), None)
 
     @property
     def choosable_models(self) -> tuple[str, ...]:

@@ -61,7 +61,7 @@ class CommandEnds:
     """The ends of the commands of all conversations. `serve` binds it to a gateway."""
 
     def serve(self, runtime: Runtime, wake: Callable[[], None]) -> None:
-        self._runtime, self._wake, self._store = runtime, wake, runtime.store.later
+        self._runtime, self.wake, self._store = runtime, wake, runtime.store.later
 
     async def expect(self, record: BackgroundCommand, call: Call) -> Callable[[], Awaitable[None]]:
         context, now = call.message, self._runtime.now()
@@ -98,7 +98,7 @@ class CommandEnds:
         """Make the row due now. If the database is unavailable, the next poll finds it."""
         try:
             await self._store.hasten(id_, self._runtime.now())
-            self._wake()
+            self.wake()
         except StoreUnavailable as error:
             log.warning("command_end_waits", id=id_, error=repr(error))
 

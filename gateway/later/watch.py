@@ -21,6 +21,7 @@ from channels.message import Chat, MessageContext, Place
 from gateway.approvals.display import value
 from gateway.approvals.notices import Notice, direct_with
 from gateway.config.channels import place_in
+from gateway.config.schedules import timing_of
 from gateway.later import ends
 from gateway.later.logins import Logins
 from gateway.later.schedule import (
@@ -38,7 +39,7 @@ from gateway.program import program
 from gateway.state.runtime import Runtime
 from gateway.store.errors import StoreUnavailable
 from gateway.store.inbound import SAY, Inbound, inbound_of
-from gateway.store.later import Later, LaterState, Step
+from gateway.store.later import FORGET, RETENTION, Later, LaterState, Step
 from gateway.store.logins import PENDING
 from gateway.store.records import Lease, OutboxPart
 from gateway.store.sessions import agent_of, message_in, sender_of, session_key
@@ -54,6 +55,9 @@ BATCH_MAX = 50
 """Rows per transaction: a message that arrives meanwhile waits for one commit only."""
 LOOK_SECONDS = 5.0
 CLOCK_SECONDS = 1.0
+NIGHT = "30 3 * * *"
+"""The time at which turns that are too old are erased, in the zone of the server."""
+FORGET_SECONDS = 600.0
 RECALLED_MAX = 20
 """Most schedules that one log line names."""
 
@@ -62,7 +66,13 @@ class DueWatch:
     """Run as long as the gateway does. `wake` makes it check immediately."""
 
     def __init__(
-        self, runtime: Runtime, lanes: Lanes, wanted: asyncio.Event, commands: ends.CommandEnds, logins: Logins
+        self,
+        runtime: Runtime,
+        lanes: Lanes,
+        wanted: asyncio.Event,
+        commands: ends.CommandEnds,
+        logins: Logins,
+        privacy: Callable[[Later], None],
     ) -> None:
         self._runtime = runtime
         self._store = runtime.store
@@ -70,6 +80,8 @@ class DueWatch:
         self._wanted = wanted
         self._commands = commands
         self._logins = logins
+        self._privacy = privacy
+        """Begins an erasure whose row this worker has taken."""
         self._latest = math.inf
         """The time of the last round; before the first one the clock's earlier value is unknown."""
 
@@ -127,6 +139,8 @@ class DueWatch:
     async def _begun(self, step: Step, lease: Lease | None) -> None:
         if step.later.kind == PENDING:
             self._logins.poll(step.later)
+        if step.later.kind in (FORGET, RETENTION):
+            self._privacy(step.later)
         if step.only_looks:
             return
         outcome = "skipped" if step.skips else "begun" if step.delivery else step.state
@@ -154,9 +168,24 @@ class DueWatch:
     async def configure(self) -> None:
         """Update the operator's rows to match the current config. Raises StoreUnavailable."""
         rows = list(configured_rows(self._runtime.setup.config, self._runtime.now()))
+        if self._runtime.setup.config.retains:
+            night = Later(
+                id=RETENTION,
+                kind=RETENTION,
+                due=self._night(self._runtime.now()),
+                owner=None,
+                place="",
+                state="active",
+                body="",
+                since=self._runtime.now(),
+            )
+            await self._store.later.expect(night)
         if rows or await self._store.later.configured():
             await self._store.later.configure(rows, adopted)
             self._wanted.set()
+
+    def _night(self, now: float) -> float | None:
+        return timing_of(NIGHT, self._runtime.setup.config.server.zone).next(now, now)
 
     async def end_refused(self) -> None:
         """Cancel the schedules of users who lost access: if they were admitted again before one was due, they would
@@ -183,6 +212,10 @@ class DueWatch:
         if row.kind == PENDING:
             again = self._logins.pending.next_poll(row, now)
             return Step(later=row, next=again, state="active" if again else "cancelled")
+        if row.kind == FORGET:  # taken again unless it is done by then
+            return Step(later=row, next=now + FORGET_SECONDS, state="active")
+        if row.kind == RETENTION:
+            return Step(later=row, next=self._night(now), state="active")
         try:
             schedule = schedule_of(row)
             timing = schedule.timing(self._runtime.setup.config.server.zone)
@@ -249,7 +282,7 @@ class DueWatch:
 
 
 def _now_due(row: Later, now: float, zone: tzinfo) -> Later:
-    if row.kind in (ends.KIND, PENDING):
+    if row.kind in (ends.KIND, PENDING, FORGET, RETENTION):
         return replace(row, due=min(row.due or now, now + ends.LOOK_SECONDS))
     try:
         return recalled(row, now, zone)

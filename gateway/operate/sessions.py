@@ -20,19 +20,18 @@ from sqlalchemy import Connection
 
 from agents.attachments import tag
 from agents.prompt.inbound import ID_LINE
-from agents.workspaces import is_template, workspace_path
-from channels.message import Chat
 from channels.moment import iso, timestamp
+from gateway.commands.privacy import uploads_of, workspaces_of
 from gateway.config.root import Config
 from gateway.observe.terminal import printable
 from gateway.program import OperatorError
-from gateway.store import conversations, erasure, layers, memory
+from gateway.store import conversations, erasure, holdings, layers, memory
 from gateway.store.changes import quoting_of
 from gateway.store.chatter import REACTION
 from gateway.store.conversations import Names, Session, names
 from gateway.store.erasure import Portion, portions_of, scrub, spans_of
 from gateway.store.opening import connected
-from gateway.store.sessions import message_in, session_parts
+from gateway.store.sessions import conversation, session_parts
 from gateway.store.sqlite import is_locked
 from tools.workspace import folder_of, forget_quoted, forget_session, processes_of
 
@@ -40,6 +39,7 @@ T = TypeVar("T")
 WAIT_SECONDS = 30.0
 WAIT_POLL_SECONDS = 0.2
 SHORT_CHARS = 200
+DAY_SECONDS = 86_400.0
 
 
 class StillAnswered(OperatorError):
@@ -169,17 +169,52 @@ def erase(config: Config, *, session: Session | None = None, person: tuple[str, 
         _claim(config, meant)
         for portion in meant:
             emptied += _delete_files(config, portion, person, removed)
-            left |= {str(it) for it in _workspaces(config, portion, person)}
+            left |= {str(it) for it in workspaces_of(config, portion, person)}
             _erase_rows(config, portion, removed)
     if person:
         with connected(config.database) as connection:
             removed += erasure.forget_person(connection, *person)
+    _finish(config, removed)
+    counts = {name: count for name, count in removed.items() if count}
+    return Erased(removed=counts, emptied=emptied, left=sorted(left - set(emptied)))
+
+
+def age(config: Config, now: float) -> Counter[str]:
+    """Erase the turns that are older than `retention` allows, with what hangs on them, in steps. A conversation in which a
+    turn runs is left to the next time. Idempotent. Raise DatabaseUnusable or OSError."""
+    removed, limits = Counter[str](), dict[str, float]()
+    with connected(config.database, access="read") as connection:
+        sids, places = erasure.conversations(connection), holdings.places(connection)
+    for sid in map(conversation, sids):
+        parts = session_parts(sid)
+        if (days := config.kept_days(parts.place, parts.agent)) is not None:
+            limits[sid] = now - days * DAY_SECONDS
+    for sid, before in limits.items():
+        with suppress(StillAnswered):
+            while meant := _aged(config, sid, before):
+                _claim(config, meant)
+                for portion in meant:
+                    list(_delete_files(config, portion, None, removed))
+                    _erase_rows(config, portion, removed)
+    for place in places:
+        if (days := config.kept_days(place)) is not None:
+            with connected(config.database) as connection:
+                holdings.forget_aged(connection, place, now - days * DAY_SECONDS)
+    if removed:
+        _finish(config, removed)
+    return +removed
+
+
+def _aged(config: Config, sid: str, before: float) -> list[Portion]:
+    with connected(config.database, access="read") as connection:
+        return erasure.aged(connection, sid, before)
+
+
+def _finish(config: Config, removed: Counter[str]) -> None:
     with connected(config.database) as connection:
         removed["layer_text"] += layers.forget_texts(connection)
     if config.database.path is not None:
         scrub(config.database)
-    counts = {name: count for name, count in removed.items() if count}
-    return Erased(removed=counts, emptied=emptied, left=sorted(left - set(emptied)))
 
 
 def _claim(config: Config, meant: Sequence[Portion]) -> None:
@@ -222,8 +257,7 @@ def _delete_files(
 ) -> Iterator[str]:
     # Uploads, and workspaces of this person alone.
     base = Path(config.tools.files.uploads_dir)
-    uploads = folder_of(base, portion.sid)
-    folders = [uploads] if portion.whole else [uploads / tag(it) for it in sorted(portion.messages)]
+    uploads, folders = folder_of(base, portion.sid), uploads_of(config, portion)
     removed["upload"] += sum(path.is_file() for folder in folders for path in folder.rglob("*"))
     if portion.whole:
         forget_session(base, portion.sid)
@@ -235,25 +269,10 @@ def _delete_files(
     for folder in (*folders, processes_of(uploads)):  # what runs ends with its record
         with suppress(FileNotFoundError):
             shutil.rmtree(folder)
-    for workspace in _workspaces(config, portion, person, own=True):
+    for workspace in workspaces_of(config, portion, person, own=True):
         for path in workspace.iterdir():
             shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
         yield str(workspace)
-
-
-def _workspaces(
-    config: Config, portion: Portion, person: tuple[str, str] | None, *, own: bool = False
-) -> Iterator[Path]:
-    # `own`: only a workspace of this person alone. The folder itself stays, since a gateway has it open.
-    place = session_parts(portion.sid)
-    template = next((it.workspace_dir for it in config.agents.list if it.id == place.agent), "")
-    chat = Chat(id=place.chat, kind="direct" if portion.direct else "group", thread=place.thread)
-    sender = person[1] if person else place.sender or ""
-    is_own = bool(person) and is_template(template) and (portion.direct or "{sender}" in template)
-    context = message_in(place.channel, place.account, chat, sender)
-    path = Path(workspace_path(template, context)) if person or not is_template(template) else Path(template)
-    if template and (is_own or not own) and (path.is_dir() or not person):
-        yield path
 
 
 def _code(text: str) -> str:

@@ -301,10 +301,12 @@ def _withdraw_run(connection: Connection, sid: str, turn: int, at: float) -> Non
         _wipe(connection, sid, turn, at)
 
 
-def forget_reminders(connection: Connection, turns: Sequence[int], at: float) -> set[tuple[str, int]]:
+def forget_reminders(
+    connection: Connection, turns: Sequence[int], at: float, *, only_ended: bool = False
+) -> set[tuple[str, int]]:
     """Delete the reminders that were created in these turns, and the text of their runs. Return the conversations
     and turns of the runs, and those that repeat the reminders."""
-    ids = later.forget_asked(connection, turns)
+    ids = later.forget_asked(connection, turns, only_ended=only_ended)
     found = set[tuple[str, int]]()
     for id_ in ids:
         first, end = later.run_keys(id_)

@@ -9,7 +9,7 @@ transactions next to a running gateway. Deleted data is overwritten, and `scrub`
 import re
 import time
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,7 +19,7 @@ from sqlalchemy import Connection, create_engine
 from sqlalchemy.exc import SQLAlchemyError
 
 from gateway.config.root import DatabaseConfig
-from gateway.store import contacts, later, logins, memory
+from gateway.store import holdings, later, memory
 from gateway.store.approvals import forget_approvals
 from gateway.store.branches import UNDER, close_over
 from gateway.store.changes import (
@@ -34,7 +34,7 @@ from gateway.store.chatter import LANGUAGE, REACTION
 from gateway.store.errors import NOTIFY_CHANNEL
 from gateway.store.files import PENDING
 from gateway.store.migrate import OVERWRITES, DatabaseUnusable
-from gateway.store.operations import is_shared, run
+from gateway.store.operations import Database, is_shared, reads, run
 from gateway.store.sessions import CHOICE, all_beside, conversation, is_of_person, session_parts, task_of
 from gateway.store.statements import NEVER, WAITS, InboxStatus
 from gateway.store.tasks import children_of, forget_tasks
@@ -69,6 +69,8 @@ class Portion:
     again: Sequence[int] = ()
     direct: bool = False
     whole: bool = False
+    before: float = 0.0
+    """Set if its turns go because they are older than this: reminders that wait, choices and counts of usage stay."""
 
     @property
     def sids(self) -> list[str]:
@@ -80,12 +82,12 @@ class Portion:
         return [*([self.all_between] if self.all_between else ()), *((it - 1, it) for it in self.again)]
 
 
-def spans_of(connection: Connection, sid: str, after: int, until: int | None) -> list[Portion]:
+def spans_of(connection: Connection, sid: str, after: int, until: int | None, *, before: float = 0.0) -> list[Portion]:
     """Return everything of a session between two turns, including later turns that answer its messages again and the
-    tasks started in them."""
+    tasks started in them. `before` is given for turns that are only too old."""
     last = NEVER if until is None else until
     again = list(run(connection, _AGAIN, sid=sid, after=after, until=last).scalars())
-    own = Portion(sid=sid, all_between=(after, last), again=again)
+    own = Portion(sid=sid, all_between=(after, last), again=again, before=before)
     asked = [it for span in own.spans for it in children_of(connection, sid, *span)]
     portions = [own, *(Portion(sid=it, all_between=(-1, NEVER)) for it in asked)]
     for portion in portions:
@@ -141,6 +143,27 @@ def _fill(connection: Connection, portion: Portion) -> None:
     kept = run(connection, "SELECT DISTINCT turn FROM transcript WHERE sid = :sid", sid=portion.sid).scalars()
     waiting = run(connection, f"SELECT id FROM inbox WHERE sid = :sid AND {WAITS}", sid=portion.sid).scalars()
     portion.whole = {*kept, *waiting} <= portion.numbers
+
+
+_CONVERSATIONS = "SELECT DISTINCT sid FROM transcript ORDER BY sid"
+_ENDS = "SELECT turn, content FROM transcript WHERE sid = :sid AND kind = 'final' ORDER BY seq LIMIT :most"
+ENDS_AT_ONCE = 500
+
+
+def conversations(connection: Connection) -> list[str]:
+    """Return the ids of the conversations that have turns."""
+    return list(run(connection, _CONVERSATIONS).scalars())
+
+
+def aged(connection: Connection, sid: str, before: float) -> list[Portion]:
+    """Find the oldest turns of a conversation that ended before a time, at most `ENDS_AT_ONCE`."""
+    until = None
+    for row in run(connection, _ENDS, sid=sid, most=ENDS_AT_ONCE):
+        with suppress(orjson.JSONDecodeError, KeyError):
+            if orjson.loads(row.content)["at"] >= before:
+                break
+        until = row.turn
+    return [] if until is None else spans_of(connection, sid, -1, until, before=before)
 
 
 TURNS_AT_ONCE = 50
@@ -202,7 +225,7 @@ def forget_turns(connection: Connection, portion: Portion, numbers: Sequence[int
     """Run one step: delete the rows of these turns and return the counts by kind."""
     names: dict[str, Any] = {"sids": portion.sids, "numbers": list(numbers)}
     removed: Counter[str] = Counter()
-    _forget_copies(connection, numbers)
+    _forget_copies(connection, numbers, aged=portion.before > 0)
     words = "SELECT turn, content FROM transcript WHERE turn IN :numbers AND kind <> 'toolResult'"
     for row in () if portion.whole else run(connection, words, **names).all():
         memory.forget_turn(connection, portion.sid, row.turn, [row.content])
@@ -210,10 +233,7 @@ def forget_turns(connection: Connection, portion: Portion, numbers: Sequence[int
     files = {it["id"] for row in payloads for it in orjson.loads(row.payload)["part"].get("files", ())}
     removed["file"] += run(connection, "DELETE FROM file WHERE id IN :files", files=sorted(files)).rowcount
     removed.update(forget_approvals(connection, numbers))
-    for table in ("spoken", "layer", "transcript"):
-        gone = run(connection, f"DELETE FROM {table} WHERE turn IN :numbers", **names).rowcount
-    removed["transcript"] += gone
-    removed["outbox"] += run(connection, "DELETE FROM outbox WHERE turn IN :numbers", **names).rowcount
+    removed += holdings.forget_turns(connection, numbers)
     of_turns = f"(kind = '{UNDER}' OR kind LIKE '{REACTION}%')"
     marks = f"DELETE FROM mark WHERE sid IN :sids AND {of_turns} AND turn IN :numbers"
     removed["mark"] += run(connection, marks, **names).rowcount
@@ -223,13 +243,14 @@ def forget_turns(connection: Connection, portion: Portion, numbers: Sequence[int
     return removed
 
 
-def _forget_copies(connection: Connection, numbers: Sequence[int]) -> None:
+def _forget_copies(connection: Connection, numbers: Sequence[int], *, aged: bool) -> None:
     """Remove what other turns repeat of these turns and their files, and the reminders created in them."""
     at, since = time.time(), min(numbers, default=0)
     sources = set(map(turn_source, numbers))
     for row in run(connection, _WITH_FILES, numbers=list(numbers)).all():
         sources |= uploads_of(connection, row.sid, row.message, [row])
-    copying = forget_reminders(connection, numbers, at) | withdraw_copies(connection, sources, since=since, at=at)
+    copying = forget_reminders(connection, numbers, at, only_ended=aged)
+    copying |= withdraw_copies(connection, sources, since=since, at=at)
     run(connection, REVISE, sids=sorted({sid for sid, _ in copying}))
 
 
@@ -256,13 +277,14 @@ def forget_session(connection: Connection, portion: Portion) -> Counter[str]:
     portion.whole = run(connection, f"{left} LIMIT 1", sid=portion.sid).first() is None
     after, until = portion.all_between or (min(portion.numbers, default=0) - 1, NEVER)
     names = {"sid": portion.sid, "after": after, "until": until, "all": [portion.sid, CHOICE + portion.sid]}
-    names["again"] = len(portion.again)
-    kinds = "'summary', 'settings', 'undone'" if portion.all_between else "'summary'"
+    names["again"] = len(portion.again) + int(portion.before > 0)
+    aged = portion.before > 0
+    kinds = "'summary', 'undone'" if aged else "'summary', 'settings', 'undone'" if portion.all_between else "'summary'"
     gone = f"sid = :sid AND kind IN ({kinds}) AND turn > :after AND turn <= :until"
     # a summary made later may stand for these turns too
     is_later = ":again > 0 OR EXISTS (SELECT 1 FROM gap WHERE sid = :sid)"
     gone += f" OR sid = :sid AND kind = 'summary' AND turn > :after AND ({is_later})"
-    gone = "sid IN :all" if portion.whole else gone
+    gone = "sid IN :all" if portion.whole and not aged else gone
     removed["mark"] += run(connection, f"DELETE FROM mark WHERE {gone}", **names).rowcount
     place = session_parts(portion.sid)
     for first, last in portion.spans:
@@ -271,7 +293,9 @@ def forget_session(connection: Connection, portion: Portion) -> Counter[str]:
         run(connection, "DELETE FROM gap WHERE sid = :sid", sid=portion.sid)
     if portion.whole and portion.all_between:
         run(connection, "DELETE FROM session WHERE id IN :sids AND pending = 0", sids=portion.sids)
-    if portion.whole and portion.all_between and not task_of(portion.sid):  # the chat is the sender's
+    if aged:
+        holdings.forget_aged(connection, place.place, portion.before)
+    if portion.whole and portion.all_between and not aged and not task_of(portion.sid):  # the chat is the sender's
         removed["later"] += later.forget_place(connection, place.place)
         spent = "DELETE FROM usage WHERE scope = :scope"
         removed["usage"] += run(connection, spent, scope=f"chat:{place.place}").rowcount
@@ -296,13 +320,11 @@ def forget_person(connection: Connection, channel: str, person: str) -> Counter[
         withdraw(connection, row)
     removed["usage"] += run(connection, "DELETE FROM usage WHERE scope IN :his", his=his).rowcount
     removed["mark"] += run(connection, "DELETE FROM mark WHERE kind IN :kinds", kinds=marks).rowcount
-    removed["note"] += memory.forget_notes(connection, channel, person)
     removed["task"] += forget_tasks(connection, [], who)
     theirs = [it for it in later.owners(connection) if is_of_person(it, channel, person)]
     removed["later"] += later.forget(connection, theirs)
-    removed["login"] += len(logins.forget(connection, channel, person))
+    removed += holdings.forget(connection, channel, person)
     removed["outbox"] += _forget_notices(connection, channel, person)
-    removed["contact"] += contacts.forget(connection, channel, person)
     if channel == "web":
         removed["file"] += run(connection, f"DELETE FROM file WHERE {PENDING}", pending_owner=person).rowcount
     removed["chatter"] += run(connection, "DELETE FROM chatter WHERE sender IN :said", said=said).rowcount
@@ -341,11 +363,17 @@ def forget_web(connection: Connection, portion: Portion) -> Counter[str]:
     found = run(connection, "SELECT id FROM session WHERE id LIKE :of", of=f"agent:%:web:%:{chat}").scalars().all()
     sids = [it for it in found if (session_parts(it).channel, session_parts(it).chat) == ("web", chat)]
     empty = run(connection, "SELECT 1 FROM transcript WHERE sid IN :sids LIMIT 1", sids=sids).first() is None
-    rows = run(connection, "SELECT number, key, words FROM web_message WHERE chat = :chat", chat=chat).all()
+    rows = run(connection, "SELECT number, key, words, at FROM web_message WHERE chat = :chat", chat=chat).all()
     read = [(row, orjson.loads(row.words)) for row in rows]
     direct = {row.key for row, words in read if words.get("reply_to") in portion.messages}
     concerned = portion.messages | direct  # a press is answered under an answer
-    gone = [(row, words) for row, words in read if empty or concerned & {row.key, words.get("reply_to")}][:ROWS_AT_ONCE]
+    aged = portion.before > 0
+    empty = empty and not (aged and any(row.at >= portion.before for row in rows))
+    gone = [
+        (row, words)
+        for row, words in read
+        if empty or row.at < portion.before or concerned & {row.key, words.get("reply_to")}
+    ][:ROWS_AT_ONCE]
     for _, words in gone:
         files.update(it["id"] for it in words.get("files", ()))
     numbers = [row.number for row, _ in gone]
@@ -361,6 +389,47 @@ def forget_web(connection: Connection, portion: Portion) -> Counter[str]:
     elif gone:  # its title are the first words
         run(connection, "UPDATE web_conversation SET title = '…' WHERE id = :chat", chat=chat)
     return +removed
+
+
+_OWN_ROWS = "SELECT turn, kind, content FROM transcript WHERE sid = :sid AND turn IN :numbers ORDER BY seq"
+_SHARED_ROWS = """
+SELECT turn, kind, content FROM transcript t WHERE sid = :sid AND turn IN :numbers AND (kind = 'assistant' OR EXISTS (
+    SELECT 1 FROM spoken s WHERE s.sid = t.sid AND s.seq = t.seq AND s.person = :who AND s.how = 'said'
+)) ORDER BY seq
+"""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PersonData:
+    """The data of a person: their part of each conversation with its rows, and the rows of other tables by table."""
+
+    conversations: Sequence[tuple[Portion, Sequence[Mapping[str, Any]]]]
+    tables: Mapping[str, Sequence[Mapping[str, Any]]]
+
+
+class DatabasePeople(Database):
+    @reads
+    def held(self, connection: Connection, channel: str, person: str) -> PersonData:
+        """Find everything of a person, for their copy: of a group only their own words and the answers."""
+        portions, tables = portions_of(connection, channel, person), dict[str, list[Mapping[str, Any]]]()
+        conversations = [(it, _turns_of(connection, it, f"{channel}:{person}")) for it in portions]
+        own = [it for it in portions if it.all_between]
+        sids = [sid for it in own for sid in (*it.sids, CHOICE + it.sid)]
+        turns = sorted({number for it in own for number in it.numbers})
+        for table, row in holdings.rows_of(connection, channel, person, sids=sids, turns=turns):
+            tables.setdefault(table, []).append(row)
+        return PersonData(conversations=conversations, tables=tables)
+
+
+def _turns_of(connection: Connection, portion: Portion, who: str) -> Sequence[Mapping[str, Any]]:
+    statement, numbers = _OWN_ROWS if portion.all_between else _SHARED_ROWS, sorted(portion.numbers)
+    return [
+        dict(row)
+        for first in range(0, len(numbers), ROWS_AT_ONCE)
+        for row in run(
+            connection, statement, sid=portion.sid, who=who, numbers=numbers[first : first + ROWS_AT_ONCE]
+        ).mappings()
+    ]
 
 
 SCRUB_SECONDS = 60.0

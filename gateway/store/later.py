@@ -73,6 +73,8 @@ _ASKED = """
 UPDATE later SET asked = (SELECT turn FROM transcript WHERE sid = :sid ORDER BY seq DESC LIMIT 1) WHERE id = :id
 """
 """The call is the newest row of its conversation, because it is journaled before it runs."""
+FORGET, RETENTION = "forget", "retention"
+"""The kinds of rows that begin no turn: a person whose data is erased, and the nightly erasure of what is too old."""
 LATER_NOTICE = "later"
 """The notice by which another process makes the watches of a shared database poll immediately."""
 
@@ -247,6 +249,16 @@ class DatabaseLater(Database):
         return _rows(connection, f"SELECT {_COLUMNS} FROM later WHERE id IN :ids", ids=list(ids)) if ids else ()
 
     @writes
+    def rewrite(self, connection: Connection, id_: str, body: str) -> None:
+        """Keep another body with a row."""
+        run(connection, "UPDATE later SET body = :body WHERE id = :id", id=id_, body=body)
+
+    @writes
+    def drop(self, connection: Connection, id_: str) -> None:
+        """Delete a row. Idempotent."""
+        run(connection, "DELETE FROM later WHERE id = :id", id=id_)
+
+    @writes
     def halt(self, connection: Connection, id_: str, body: str) -> bool:
         """End an active row and store `body` with it. Return False if it has ended."""
         halt = "UPDATE later SET due = NULL, state = 'cancelled', body = :body WHERE id = :id AND state = 'active'"
@@ -382,10 +394,11 @@ def forget(connection: Connection, owners: Sequence[str]) -> int:
     return run(connection, "DELETE FROM later WHERE owner IN :owners", owners=list(owners)).rowcount
 
 
-def forget_asked(connection: Connection, turns: Sequence[int]) -> Sequence[str]:
+def forget_asked(connection: Connection, turns: Sequence[int], *, only_ended: bool = False) -> Sequence[str]:
     """Delete the reminders that were created in these turns and return their ids."""
-    gone = "DELETE FROM later WHERE asked IN :turns RETURNING id"
-    return list(run(connection, gone, turns=list(turns)).scalars())
+    states = ["done", "cancelled"] if only_ended else ["active", "paused", "done", "cancelled"]
+    gone = "DELETE FROM later WHERE asked IN :turns AND state IN :states RETURNING id"
+    return list(run(connection, gone, turns=list(turns), states=states).scalars())
 
 
 def run_keys(id_: str) -> tuple[str, str]:

@@ -18,6 +18,7 @@ from gateway.store.changes import DatabaseChanges
 from gateway.store.chatter import DatabaseChatter
 from gateway.store.contacts import DatabaseContacts
 from gateway.store.engine import StoreEngine
+from gateway.store.erasure import DatabasePeople
 from gateway.store.errors import DatabaseFault, Fenced
 from gateway.store.files import DatabaseFiles
 from gateway.store.later import DatabaseLater
@@ -84,6 +85,7 @@ class Store(StoreEngine):
         self.tasks = DatabaseTasks(read=read, write=write)
         self.later = DatabaseLater(read=read, write=write)
         self.logins = DatabaseLogins(read=read, write=write)
+        self.people = DatabasePeople(read=read, write=write)
 
     async def start(self, on_notify: Callable[[str | None], None]) -> None:
         """Announce this worker. `on_notify` is called on this loop with the session to load, or None for any."""

@@ -127,6 +127,8 @@ ANSWERED = {
     "unlisten": r"Only an owner of this bot may use /unlisten|Send it in the group\.",
     "approve": r"No decision was made\.",
     "approvals": r"You have no pending requests",
+    "forget": r"This erases everything|Send it to me in a direct chat",
+    "mydata": r"Everything that I hold about you|mydata|Send it to me in a direct chat",
 }
 
 
@@ -192,7 +194,8 @@ async def test_commands_answer_in_feishu_during_a_turn_and_redelivered_once(tmp_
             await house.push(event)
             assert re.search(pattern, answers[-1]), (name, answers[-1])
         await house.idle()
-        assert len(house.feishu.messages) == len(ANSWERED) + 1
+        await house.replies(len(ANSWERED) + 2)
+        assert len(house.feishu.messages) == len(ANSWERED) + 2  # the copy of `/mydata` is a file
         assert len(house.anthropic.requests) == 2
 
 
@@ -215,7 +218,7 @@ async def test_commands_on_telegram_by_menu_bot_name_and_mention(
         await it.house.until(lambda: len(it.telegram.commands) == 4)
         listed = [name for name in COMMANDS if name not in ALIASES | OWNER_ONLY | UNOFFERED]
         for (scope, language), entries in it.telegram.commands.items():
-            left = {"default": listed, "all_group_chats": [name for name in listed if name != "claim"]}
+            left = {"default": listed, "all_group_chats": [name for name in listed if COMMANDS[name].only is None]}
             assert [entry["command"] for entry in entries] == left[scope]
             assert all(entry["description"].isascii() == (language == "") for entry in entries)
         alice = it.telegram.user(500000011, "Alice")
