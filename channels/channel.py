@@ -85,12 +85,14 @@ class Edited:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Reacted:
-    """A person reacted with 👍 or 👎; `chat` is empty if message ids are unique on the platform."""
+    """A person reacted with 👍 or 👎, or took that back (`withdrawn`); `chat` is empty if message ids are unique on the
+    platform."""
 
     message_id: str
     sender: str
     emoji: str
     chat: str = ""
+    withdrawn: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -182,6 +182,7 @@ CARD_ACTION = "card.action.trigger"
 RECALLED = "im.message.recalled_v1"
 ADDED, REMOVED = "im.chat.member.bot.added_v1", "im.chat.member.bot.deleted_v1"
 MENU, REACTION = "application.bot.menu_v6", "im.message.reaction.created_v1"
+REACTION_WITHDRAWN = "im.message.reaction.deleted_v1"
 _RATINGS = {"THUMBSUP": "👍", "ThumbsDown": "👎"}
 _KNOWN = """im.message.message_read_v1 im.message.reaction.created_v1 im.message.reaction.deleted_v1
 im.chat.access_event.bot_p2p_chat_entered_v1 im.chat.updated_v1 im.chat.disbanded_v1 im.chat.member.user.added_v1
@@ -209,19 +210,20 @@ class _Missing(Exception):
 
 def _receipt(event: Mapping[str, Any], *, account: str, bot: str | None, now: datetime, zone: tzinfo) -> Receipt:
     kind, body = _kind(event), event.get("event")
-    if kind in (MESSAGE, CARD_ACTION, RECALLED, ADDED, REMOVED, MENU, REACTION):
+    if kind in (MESSAGE, CARD_ACTION, RECALLED, ADDED, REMOVED, MENU, REACTION, REACTION_WITHDRAWN):
         if not isinstance(body, dict):
             raise _Missing("event without a body")
         if kind == CARD_ACTION:
             return _press(body, mapping(event, "header"), account=account, now=now)
         if kind == MENU:
             return _chosen(body, mapping(event, "header"), account=account, now=now)
-        if kind == REACTION:
+        if kind in (REACTION, REACTION_WITHDRAWN):
             emoji = _RATINGS.get(text(mapping(body, "reaction_type"), "emoji_type"))
             if emoji is None or body.get("operator_type") != "user":
                 return Ignored(kind=kind, reason="not handled")
             sender_id = _id(mapping(body, "user_id"), "open_id")
-            return Reacted(message_id=_id(body, "message_id"), sender=sender_id, emoji=emoji)
+            withdrawn = kind == REACTION_WITHDRAWN
+            return Reacted(message_id=_id(body, "message_id"), sender=sender_id, emoji=emoji, withdrawn=withdrawn)
         if kind in (ADDED, REMOVED):
             sender = Sender(id=_id(mapping(body, "operator_id"), "open_id"))
             chat = Chat(id=_id(body, "chat_id"), kind="group", title=clean(text(body, "name")) or None)

@@ -114,12 +114,15 @@ def _press(update: Mapping[str, Any], *, account: str, now: datetime) -> Receipt
 def _reacted(reaction: Mapping[str, Any]) -> Receipt:
     chat, message_id = number(mapping(reaction, "chat"), "id"), number(reaction, "message_id")
     sender = number(mapping(reaction, "user"), "id")
-    emoji = next(
-        (it for it in (text(new, "emoji") for new in mappings(reaction, "new_reaction")) if it in ("👍", "👎")), ""
-    )
+    now, before = _rating(reaction, "new_reaction"), _rating(reaction, "old_reaction")
+    emoji = now or before
     if not (chat and message_id and sender and emoji):
         return Ignored(kind=_REACTION, reason="not handled")
-    return Reacted(message_id=str(message_id), sender=str(sender), emoji=emoji, chat=str(chat))
+    return Reacted(message_id=str(message_id), sender=str(sender), emoji=emoji, chat=str(chat), withdrawn=not now)
+
+
+def _rating(reaction: Mapping[str, Any], key: str) -> str:
+    return next((it for it in (text(one, "emoji") for one in mappings(reaction, key)) if it in ("👍", "👎")), "")
 
 
 def _voted(update: Mapping[str, Any], *, account: str, now: datetime) -> Receipt:

@@ -22,7 +22,7 @@ from gateway.cli.options import terminal_language
 from gateway.cli.rehearse import rehearse
 from gateway.cli.send import send
 from gateway.cli.service import service_app
-from gateway.cli.turns import turns_app
+from gateway.cli.turns import feedback, turns_app
 from gateway.observe.terminal import print_text
 from gateway.program import COMMAND, OperatorError, program
 
@@ -55,6 +55,7 @@ for command in (
     usage,
     checks.doctor,
     rehearse,
+    feedback,
     backup,
     restore,
 ):

@@ -12,7 +12,7 @@ from contextlib import suppress
 from enum import StrEnum
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 import typer
 
@@ -40,6 +40,8 @@ ConfigOption = Annotated[
 _LANGUAGE = re.compile(r"""^language:[ ]*["']?(en|zh)\b""", re.MULTILINE)
 AsJson = Annotated[bool, typer.Option("--json", help="For programs.")]
 Yes = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
+Feedback: TypeAlias = Literal["good", "bad"]
+"""A rating of answers to filter by."""
 
 
 class Platform(StrEnum):

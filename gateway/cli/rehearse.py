@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gateway.cli.options import CONFIG, AsJson, ConfigOption, Yes, language, load, load_file, of_this_folder
+from gateway.cli.options import CONFIG, AsJson, ConfigOption, Feedback, Yes, language, load, load_file, of_this_folder
 from gateway.observe.terminal import confirm, print_json, print_text
 from gateway.program import OperatorError
 
@@ -30,6 +30,7 @@ def rehearse(
     ] = CONFIG,
     last: Annotated[int, typer.Option(help="The number of turns, from the newest back.", min=1, max=1000)] = 50,
     agent: Annotated[str, typer.Option(help="Only turns of this agent.")] = "",
+    feedback: Annotated[Feedback | None, typer.Option(help="Only turns that people rated so.")] = None,
     turn: Annotated[
         list[int] | None, typer.Option(help="This turn, as `turns list` numbers it; may be repeated.", metavar="ID")
     ] = None,
@@ -57,7 +58,7 @@ def rehearse(
         logs.configure(level="error", output="console", scrubber=scrubber)
         read = offline(present.database, access="read")
         layers = DatabaseLayers(read=read, write=read)
-        chosen = asyncio.run(picked(layers, last=last, agent=agent, numbers=turn or ()))
+        chosen = asyncio.run(picked(layers, last=last, agent=agent, feedback=feedback or "", numbers=turn or ()))
         _agree(chosen, loaded.config, language(config), yes=yes)
         results = asyncio.run(
             _rehearsed(chosen, loaded, present, scrubber, max_cost, None if as_json else language(config))

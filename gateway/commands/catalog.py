@@ -222,6 +222,8 @@ _COMMANDS = (
     _command("logout", logout, 0),
     _command("mydata", mydata, 0, only="direct"),
     _command("forget [me]", forget, 2, argument=r"(?:me|我)(?: now)?", only="direct"),
+    _command("good", report.good, 0),
+    _command("bad [WHY]", report.bad, ANY),
     _command("why", why, 0),
     _command("model [NAME | NUMBER | default]", settings.model, 1, owner_in_groups=True),
     _command("models", settings.models, 0),

@@ -8,6 +8,7 @@ from datetime import datetime, time
 from itertools import chain
 
 import orjson
+import structlog
 
 from agents.messages import Message, UserMessage
 from agents.prompt.fences import CALLER, TOOL_CALLS
@@ -28,6 +29,7 @@ from gateway.program import VERSION, program
 from gateway.store.approvals import Approval
 from gateway.store.layers import StoredTurn
 from gateway.store.records import Bill, Work
+from gateway.store.sessions import sender_of
 from gateway.turns.budgets import BudgetUse, used
 from gateway.turns.history import TURNS_MAX, turns_of
 from gateway.turns.record import CallLayer, TurnRecord, read_inbound, turn_record
@@ -308,6 +310,30 @@ CHINESE = {
     "agent": "智能体的额度",
 }
 """Outcomes and reasons, which the journal stores in English."""
+
+
+WHY_CHARS_MAX = 1_000
+log = structlog.get_logger()
+
+
+async def good(context: CommandContext) -> str:
+    return await _rate(context, "👍")
+
+
+async def bad(context: CommandContext) -> str:
+    return await _rate(context, "👎")
+
+
+async def _rate(context: CommandContext, emoji: str) -> str:
+    """Rate the newest finished turn before the command; the last rating of a person counts."""
+    runtime, why = context.runtime, context.arguments[:WHY_CHARS_MAX]
+    number = await runtime.store.layers.last(context.session, context.turn)
+    if number is None:
+        return context.say("I have not answered anything here yet.", "这里还没有回答过。")
+    person = sender_of(context.message)
+    await runtime.store.chatter.react(context.session, number, person, emoji, runtime.now(), why)
+    log.info("answer_rated", turn=number, session=context.session, good=emoji == "👍")
+    return context.say("Thank you, noted.", "谢谢，已记录。")
 
 
 async def why(context: CommandContext) -> str:

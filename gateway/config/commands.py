@@ -27,6 +27,8 @@ login | 登录 | Log in, so that tools act as you | 登录，让工具以你的�
 logout | 登出 | Delete your login | 删除你的登录
 mydata | 我的数据 | Get everything that I hold about you as a file | 以文件形式获取我保存的关于你的全部数据
 forget | 忘记 | Erase everything that I hold about you | 删除我保存的关于你的全部数据
+good | 好评 | Rate the last answer as good | 给上一个回答好评
+bad | 差评 | Rate the last answer as bad, and say why | 给上一个回答差评，并说明原因
 why | 为什么 | Explain how the last answer was made (owners only) | 说明上一个回答的由来（仅限所有者）
 model | 模型 | Choose the model of this conversation, or list the models | 为本次对话选择模型；单独发送则列出全部
 models | 模型列表 | List the models | 列出可选的模型
@@ -51,7 +53,7 @@ SETTINGS = frozenset({"model", "think", "reasoning", "verbose", "queue", "agent"
 """Commands that set how a chat is answered."""
 GROUPS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("Conversation", "对话", ("new", "stop", "tasks", "retry", "edit", "undo", "compact", "export")),
-    ("Answers", "回答", ("model", "think", "reasoning", "verbose", "queue", "agent", "skill")),
+    ("Answers", "回答", ("model", "think", "reasoning", "verbose", "queue", "agent", "skill", "good", "bad")),
     ("You", "个人", ("remember", "schedules", "status", "usage", "context", "whoami", "login", "logout")),
     ("Privacy", "隐私", ("mydata", "forget")),
     ("Approvals", "审批", ("approve", "approvals")),

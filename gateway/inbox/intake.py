@@ -148,7 +148,11 @@ class Intake:
             here = (to.channel, to.account) == (channel.name, channel.account)
             if here and sent.part >= 0 and not is_control(sent.sid) and receipt.chat in ("", to.part.target.chat):
                 sender = f"{channel.name}:{channel.account}:{receipt.sender}"
-                await self._runtime.store.chatter.react(sent.sid, sent.turn, sender, receipt.emoji, self._runtime.now())
+                chatter, rated = self._runtime.store.chatter, (sent.sid, sent.turn, sender, receipt.emoji)
+                if receipt.withdrawn:
+                    await chatter.unreact(*rated)
+                    return "reaction withdrawn"
+                await chatter.react(*rated, self._runtime.now())
                 log.info("answer_reacted_to", turn=sent.turn, session=sent.sid)
                 return "reacted"
         return "ignored: not our answer"

@@ -25,7 +25,8 @@ async def turn_list(layers: DatabaseLayers, *, before: int | None, only: Mapping
     exact, sought = {name: only[name] for name in FILTERS if only.get(name)}, _Sought.of(only)
     if sought.name:
         del exact["person"]
-    unfinished = await _unfinished(layers, exact, sought, zone) if before is None else []
+    rated = "feedback" in exact
+    unfinished = await _unfinished(layers, exact, sought, zone) if before is None and not rated else []
     turns: list[TurnSummary] = []
     searched, more, limit = 0, exact.get("outcome") not in OPEN, AT_ONCE if sought else TURNS_MAX
     while more and len(turns) < TURNS_MAX and searched < SEARCHED_MAX:

@@ -92,10 +92,13 @@ class Picked:
     unkept: int
 
 
-async def picked(layers: DatabaseLayers, *, last: int, agent: str = "", numbers: Sequence[int] = ()) -> Picked:
-    """Pick the turns with these numbers, or the newest `last` turns with layers, optionally of one agent. Raise
+async def picked(
+    layers: DatabaseLayers, *, last: int, agent: str = "", feedback: str = "", numbers: Sequence[int] = ()
+) -> Picked:
+    """Pick the turns with these numbers, or the newest `last` turns with layers, optionally of one agent or rated so. Raise
     NotRehearsed for an unknown number."""
-    listed = await layers.listed(before=None, only={"agent": agent}, limit=last) if not numbers else []
+    only = {"agent": agent, "feedback": feedback}
+    listed = await layers.listed(before=None, only=only, limit=last) if not numbers else []
     numbers_read = sorted({*numbers} or {it.turn for it in listed})
     turns: list[KeptTurn] = []
     skipped: list[tuple[int, Skip]] = []
@@ -108,7 +111,7 @@ async def picked(layers: DatabaseLayers, *, last: int, agent: str = "", numbers:
             case reason:
                 skipped.append((number, reason))
     newest = numbers_read[0] if len(numbers_read) == last else 0
-    unkept = 0 if numbers or agent else await layers.unkept(newest)
+    unkept = 0 if numbers or agent or feedback else await layers.unkept(newest)
     return Picked(turns=turns, skipped=skipped, unkept=unkept)
 
 

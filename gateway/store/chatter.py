@@ -5,7 +5,9 @@ Nothing is marked as read. A turn gets what arrived between the message that the
 own, so a repeated turn reads the same.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import orjson
 from pydantic import TypeAdapter
@@ -45,6 +47,14 @@ VOTES = "votes "
 _HELD = "SELECT 1 FROM chatter WHERE chat = :chat AND thread = :thread AND message = :message"
 REACTION = "reaction "
 """The kind prefix of a mark that holds a reaction to an answer; the user follows."""
+_FEEDBACK = f"""
+SELECT sid, turn, content, at FROM mark WHERE kind LIKE '{REACTION}%' AND at >= :since ORDER BY at DESC, turn DESC
+"""
+_UNMARK = "DELETE FROM mark WHERE sid = :sid AND kind = :kind AND turn = :turn AND content LIKE :like"
+_MADE_BY = """
+SELECT t.content AS final, l.agent, l.prompt FROM transcript t LEFT JOIN layer l ON l.turn = t.turn
+WHERE t.sid = :sid AND t.turn = :turn AND t.kind = 'final'
+"""
 _MARK = """
 INSERT INTO mark (sid, kind, turn, content, at) VALUES (:sid, :kind, :turn, :content, :at)
 ON CONFLICT (sid, kind, turn) DO UPDATE SET content = excluded.content, at = excluded.at
@@ -59,6 +69,31 @@ SELECT content FROM mark WHERE turn = 0 AND kind = :kind OR sid = :sid AND {_LAN
 ORDER BY CASE WHEN sid = :sid AND kind = :kind THEN 0 WHEN kind = :kind THEN 1 ELSE 2 END, at DESC LIMIT 1
 """
 message_json: TypeAdapter[MessageContext] = TypeAdapter(MessageContext)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Rating:
+    """A person's 👍 or 👎 on the answer of a turn. `prompt` is the hash of the prompt; models and prompt are empty if they
+    were not known, as for ratings of an older version."""
+
+    turn: int
+    session: str
+    at: float
+    by: str
+    emoji: str
+    why: str
+    agent: str
+    models: Sequence[str]
+    prompt: str
+
+    @property
+    def verdict(self) -> str:
+        return "good" if self.emoji == "👍" else "bad"
+
+    @classmethod
+    def read(cls, turn: int, session: str, at: float, content: Mapping[str, Any]) -> "Rating":
+        texts = {name: str(content.get(name, "")) for name in ("by", "emoji", "why", "agent", "prompt")}
+        return cls(turn=turn, session=session, at=at, models=content.get("models", ()), **texts)
 
 
 class DatabaseChatter(Database):
@@ -106,10 +141,28 @@ class DatabaseChatter(Database):
         return run(connection, gone, chat=chat, message=message).rowcount > 0
 
     @writes
-    def react(self, connection: Connection, sid: str, turn: int, person: str, emoji: str, at: float) -> None:
-        """Store a 👍 or 👎 on a turn's answer; the newest per `channel:account:person` counts."""
-        content = orjson.dumps({"by": person, "emoji": emoji}).decode()
-        run(connection, _MARK, sid=sid, kind=REACTION + person, turn=turn, content=content, at=at)
+    def react(
+        self, connection: Connection, sid: str, turn: int, person: str, emoji: str, at: float, why: str = ""
+    ) -> None:
+        """Store a 👍 or 👎 on the answer of a turn, with the model and the hash of the prompt that made it; the newest of
+        each `channel:account:person`."""
+        row = run(connection, _MADE_BY, sid=sid, turn=turn).first()
+        final = orjson.loads((row and row.final) or "{}")
+        rating = {"by": person, "emoji": emoji, "why": why, "models": sorted(final.get("models", ()))}
+        rating |= {"agent": (row and row.agent) or "", "prompt": (row and row.prompt) or ""}
+        run(connection, _MARK, sid=sid, kind=REACTION + person, turn=turn, content=orjson.dumps(rating).decode(), at=at)
+
+    @writes
+    def unreact(self, connection: Connection, sid: str, turn: int, person: str, emoji: str) -> None:
+        """Delete a person's 👍 or 👎, unless the other one replaced it."""
+        names = {"sid": sid, "kind": REACTION + person, "turn": turn, "like": f'%"emoji":"{emoji}"%'}
+        run(connection, _UNMARK, **names)
+
+    @reads
+    def feedback(self, connection: Connection, since: float) -> Sequence[Rating]:
+        """Return the ratings since then, newest first."""
+        rows = run(connection, _FEEDBACK, since=since).all()
+        return [Rating.read(row.turn, row.sid, row.at, orjson.loads(row.content)) for row in rows]
 
     @writes
     def speak(self, connection: Connection, chat: str, person: str, language: str, at: float) -> None:

@@ -21,7 +21,12 @@ PRUNED_AT_ONCE = 500
 RECALLED = '{"missing":["recalled"]}'
 """The record of a turn whose message was recalled."""
 _COLUMNS = "l.turn, l.sid, l.person, l.outcome, l.at, l.content"
-FILTERS = ("agent", "channel", "person", "outcome")
+FILTERS = ("agent", "channel", "person", "outcome", "feedback")
+RATINGS = {"good": '%"emoji":"👍"%', "bad": '%"emoji":"👎"%'}
+_RATED = """ AND EXISTS (
+    SELECT 1 FROM mark m WHERE m.sid = layer.sid AND m.turn = layer.turn AND m.kind LIKE 'reaction %'
+    AND m.content LIKE :feedback
+)"""
 LISTED = f"""
 SELECT {_COLUMNS}, i.body, i.at AS accepted,
     (SELECT t.content FROM transcript t WHERE t.turn = l.turn AND t.kind = 'final' LIMIT 1) AS final,
@@ -143,9 +148,11 @@ class DatabaseLayers(Database):
         self, connection: Connection, *, before: int | None, only: Mapping[str, str], limit: int = TURNS_MAX
     ) -> Sequence[ListedTurn]:
         """Return the newest turns below `before`; without it, waiting and running turns come first. `only` filters
-        by the columns agent, channel, person and outcome."""
+        by the columns agent, channel, person and outcome; `feedback` is good or bad."""
         wanted = {name: only[name] for name in FILTERS if only.get(name)}
-        where = "".join(f" AND {name} = :{name}" for name in wanted)
+        where = "".join(_RATED if name == "feedback" else f" AND {name} = :{name}" for name in wanted)
+        if "feedback" in wanted:
+            wanted["feedback"] = RATINGS.get(wanted["feedback"], "")
         below = NEVER if before is None else before
         return _listed(connection, LISTED.format(where=where), before=below, limit=limit, **wanted)
 

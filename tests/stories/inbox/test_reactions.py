@@ -123,7 +123,9 @@ async def test_reaction_to_an_answer_is_kept_and_erased_with_the_person(tmp_path
             rows = database.execute("SELECT sid FROM mark WHERE kind LIKE 'reaction%'").fetchall()
         assert rows == [(session.sid,)]
         assert f"*(👎 {by})*" in "\n".join(markdown(*read, zone))
-        assert [mark["content"] for mark in read[2]] == [{"by": by, "emoji": "👎"}]
+        (mark,) = [mark["content"] for mark in read[2]]
+        assert (mark["by"], mark["emoji"], mark["agent"]) == (by, "👎", "helper")
+        assert (bool(mark["prompt"]), mark["models"]) == (True, ["anthropic/claude-sonnet-4-6"])
         assert by in exported(*read, zone)
         assert len(it.anthropic.requests) == 2
         assert "👎" not in str(it.anthropic.requests[-1].body)  # it is for the operator, not for the model

@@ -164,7 +164,7 @@ async def test_ask_answer_in_a_group_is_for_those_who_were_asked(tmp_path: Path,
         await house.idle()
         if who == "asker":
             assert [it.text for it in house.feishu.messages[before:]] == [
-                "This button is for somebody else, or it has expired."
+                "This button is for someone else, or it has expired."
             ]
             assert list(house.feishu.card(card).buttons) == FRUIT["options"]
             await house.push(house.feishu.press_event(card, "Banana", sender=ALICE))
