@@ -124,8 +124,9 @@ class Workplace:
     tasks: dict[str, dict[str, Any]] = field(default_factory=dict)
     called: list[tuple[str, str, str]] = field(default_factory=list)
     """Who made which call, as far as it was permitted."""
-    after: Callable[[str], Awaitable[None] | None] = lambda path: None
-    """Called once a call has been made and before it is answered."""
+    before: Callable[[str], Awaitable[object] | None] = lambda path: None
+    after: Callable[[str], Awaitable[object] | None] = lambda path: None
+    """Called before a call is looked at, which is dropped if that is awaited, and once it has been made but not answered."""
     _keys: dict[str, dict[str, Any]] = field(default_factory=dict)
     _answers: list[tuple[str, Response]] = field(default_factory=list)
 
@@ -177,6 +178,9 @@ class Workplace:
     def _answering(self, scope: str, handler: Handler, body: type[Body] | None) -> Any:
         async def answering(request: Request) -> Response:
             given_path = request.url.path
+            if (dropping := self.before(given_path)) is not None:
+                await dropping
+                return Response(status_code=503)
             if other := next((it for it in self._answers if given_path.endswith(it[0])), None):
                 self._answers.remove(other)
                 return other[1]
