@@ -4,14 +4,15 @@ import re
 from datetime import datetime, time, timedelta, tzinfo
 from typing import Annotated, Literal, TypeAlias
 
-from pydantic import Field, StringConstraints, field_validator
+from pydantic import Field, SecretStr, StringConstraints, field_validator
 
 from agents.compaction import CompactionConfig
 from agents.providers.models import Level
 from agents.speech import SpeechConfig
-from channels.section import LocalPath, QueueConfig, Section
+from channels.section import Listed, LocalPath, QueueConfig, Section
 from skills.catalog import AgentSkillsConfig
-from tools.config import AgentToolsConfig, PersonId
+from tools.config import AgentToolsConfig, PersonId, PrivatePlaces
+from tools.mcp.config import EnvironmentName
 
 AgentId = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9_-]{0,63}$")]
 ModelName = Annotated[str, StringConstraints(pattern=r"^(?:auto|[^/\s]+/\S+)$")]
@@ -78,6 +79,30 @@ class RetentionConfig(Section):
         return hash((self.days, tuple(self.chats.items())))
 
 
+class RunnerConfig(Section):
+    """A program that runs the agent, instead of a model of `providers` (docs/other-agents.md)."""
+
+    acp: Annotated[tuple[str, ...], Listed] = ()
+    """The command of a program that speaks the Agent Client Protocol, such as `[claude-agent-acp]`. It runs in the sandbox
+    of commands, one process for each session. Empty: the gateway runs the agent itself."""
+    cwd: Annotated[str, LocalPath()] = ""
+    """The program's working folder, such as a repository; the session's workspace if empty. Relative to the config file's
+    folder."""
+    env: dict[EnvironmentName, SecretStr] = {}
+    """Environment variables of the program, such as its API key, besides `PATH`, `HOME` and a few more; none of the
+    gateway's own."""
+    mode: str = ""
+    """The program's id for the session mode to begin in, such as `plan`; the program's default if empty."""
+    readable: Annotated[tuple[str, ...], Listed, LocalPath(left_out="it belongs to other programs")] = ()
+    """Folders that the program may read in the sandbox, besides the system's, its own and its working folder."""
+    network: bool = True
+    """True lets the program reach public addresses: its model is there."""
+    allow_private: PrivatePlaces = ()
+    """Non-public addresses that the program may reach, as in `tools.web.fetch.allowPrivate`."""
+    sandbox: Literal["auto", "off"] = "auto"
+    """`off` runs the program without a sandbox, as the gateway's user, or, if that is root, as the folder's owner."""
+
+
 class AgentDefaults(Section):
     """Defaults for every agent; `agents.list` entries override them key by key."""
 
@@ -137,5 +162,12 @@ class AgentConfig(AgentDefaults):
     """One line on what it is good at, shown next to its name when users choose an agent."""
     retention: RetentionConfig = RetentionConfig()
     """The age at which turns of this agent are erased; what is set overrides the top level's `retention`."""
+    runner: RunnerConfig = RunnerConfig()
+    """Another program that runs this agent."""
     examples: Annotated[tuple[str, ...], Field(max_length=6)] = ()
     """Example messages; a new conversation in the web chat offers them."""
+
+    @property
+    def is_demo(self) -> bool:
+        """Return whether the demo's script answers as this agent, instead of a model or a program."""
+        return not self.runner.acp and self.model[0].partition("/")[0] == "demo"

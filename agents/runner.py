@@ -14,6 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import TypeAlias
 
+from agents.acp.agent import AcpAgents, AcpRun
 from agents.attachments import Received, Receiver
 from agents.compaction import INPUT_SHARE, Compacted, Compactor, Save
 from agents.completion import ModelCalls
@@ -77,6 +78,8 @@ class AgentRunner:
     choosable: Sequence[str] = ()
     servers: McpServers | None = None
     scrub: Callable[[str], str] = str
+    acp: AcpAgents | None = None
+    """Runs an agent with `runner.acp`."""
 
     def __post_init__(self) -> None:
         config, tools_config = self.config, self.tools_config
@@ -151,6 +154,8 @@ class AgentRunner:
     ) -> TurnResult:
         """Answer the message, or return how it failed. Raises only what the journal and the budget raise. `save`
         stores a note for the sender. `stand_in` replaces the tools that run, but not those that the model is shown."""
+        if self.config.runner.acp and self.acp is not None and stand_in is None:
+            return await self.acp.run(self._acp_run(turn, journal, emit, budget, gate))
         config, models = self._chosen(turn.settings)
         toolbox, facts = self._prepare(turn, config, gate, stand_in)
         config = facts.agent
@@ -195,6 +200,20 @@ class AgentRunner:
         answers = (*earlier, *model_calls.answers)
         compaction = model_calls.compaction
         return TurnResult(outcome=outcome, answers=answers, compaction=compaction, tainted=loop.tainted)
+
+    def _acp_run(self, turn: Turn, journal: Journal, emit: Emit, budget: Budget | None, gate: Gate | None) -> AcpRun:
+        return AcpRun(
+            config=self.config,
+            workspace=self._workspaces.of(turn.context, turn.files_of or turn.session, sees_private=turn.sees_private),
+            turn=turn,
+            journal=journal,
+            emit=emit,
+            limits=self.limits,
+            mode=self.exec_config.mode,
+            now=self.now,
+            budget=budget,
+            gate=gate,
+        )
 
     async def compact(
         self,

@@ -19,6 +19,7 @@ from agents.turn import (
     OverBudget,
     Payer,
     Period,
+    RunnerFailed,
     TurnLimit,
 )
 from channels.bilingual import Bilingual
@@ -33,6 +34,8 @@ def failure(outcome: Outcome, language: Language) -> str:
     match outcome:
         case ModelFailed(error=error):
             return _ERRORS[error.kind](language)
+        case RunnerFailed():
+            return _RUNNER_FAILED(language)
         case LimitReached(limit=limit):
             return _LIMITS[limit](language)
         case Declined():
@@ -67,6 +70,16 @@ def retrying(error: ModelError, seconds: float, language: Language) -> str:
     if seconds < PAUSE_SHOWN_SECONDS:
         return (_RETRYING if is_busy else _CONNECTING)(language)
     return (_RETRYING_IN if is_busy else _CONNECTING_IN)(language).format(seconds=round(seconds))
+
+
+def runner_interrupted(language: Language) -> str:
+    """Return the answer to a message whose program was interrupted by a restart."""
+    return _RUNNER_INTERRUPTED(language)
+
+
+def runner_waits(title: str, language: Language) -> str:
+    """Return the line beneath an answer that waits for an approval of the call `title`."""
+    return _RUNNER_WAITS(language).format(title=title.replace("`", "'"))
 
 
 def not_attached(path: str, language: Language) -> str:
@@ -238,6 +251,15 @@ _NOT_ACCEPTED = Bilingual(
     "The model rejected this request. Please try again later, or ask the bot's owner.",
     "模型没有接受这次请求，请稍后再试，或联系机器人管理员。",
 )
+_RUNNER_FAILED = Bilingual(
+    "I can't answer right now: the program behind me has failed. Please tell whoever runs this bot.",
+    "我暂时无法回答：背后的程序出了故障，请告知机器人管理员。",
+)
+_RUNNER_INTERRUPTED = Bilingual(
+    "I was interrupted by a restart while working on this. Nothing is run again: check what is done, and write “continue”.",
+    "处理这条消息时遇到重启，已中断。不会重复执行：请先看看做到了哪一步，再发送“继续”。",
+)
+_RUNNER_WAITS = Bilingual("Waiting for approval: `{title}`", "等待审批：`{title}`")
 _ERRORS: dict[ErrorKind, Bilingual] = {
     "auth": Bilingual(
         "I can't answer right now: my access to the model was refused. Please tell the bot's owner.",

@@ -31,6 +31,8 @@ class TurnLimits(Section):
     """Tool calls in one turn; further ones are refused, and the model must answer with what it has."""
     turn_seconds: Seconds = 600
     """The duration of one turn, including tools and waiting."""
+    acp_idle_seconds: Seconds = 900
+    """Idle seconds after which the program behind an agent with `runner.acp` is ended; the next message starts it again."""
     identical_failures: Amount = 3
     """Failures of one call with the same arguments that end the turn."""
     message_chars: Amount = 20_000
@@ -137,6 +139,13 @@ class LimitReached:
     limit: TurnLimit
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RunnerFailed:
+    """The program behind the agent did not answer; `reason` is for the operator, and may have its last line of errors."""
+
+    reason: str
+
+
 Payer: TypeAlias = Literal["agent", "chat", "sender"]
 Period: TypeAlias = Literal["day", "month"]
 
@@ -161,7 +170,7 @@ class Budget(Protocol):
         """Called before each request. Raises what the journal raises."""
 
 
-Outcome: TypeAlias = Answered | Declined | ModelFailed | LimitReached | OverBudget
+Outcome: TypeAlias = Answered | Declined | ModelFailed | RunnerFailed | LimitReached | OverBudget
 
 
 Compaction: TypeAlias = Literal["none", "summarised", "failed"]

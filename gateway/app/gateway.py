@@ -268,6 +268,7 @@ class Gateway:
         await self.others.close()
         await self.logins.close()
         await self.runtime.setup.processes.close()
+        await self.runtime.setup.acp.close()
         setups = (self.runtime.setup, *self._retiring)
         for setup in setups:
             await setup.mcp.close()

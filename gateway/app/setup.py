@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
+from agents.acp.agent import AcpAgents
 from agents.model import Models
 from agents.prompt.fences import harmless
 from agents.providers.catalog import build_provider
@@ -82,6 +83,7 @@ def build_setup(config: Config, environment: Mapping[str, str], lasting: Lasting
     web, path = config.tools.web.fetch, environment.get("PATH", "")
     beside = Environment(sandbox=lasting.sandbox, path=path, web=web, reviews=store.reviews, version=VERSION, now=now)
     mcp = McpServers(config.mcp, beside, harmless, before.mcp if before else None)
+    acp = before.acp if before else AcpAgents(beside)
     owners = Owners(config.owners, before.owners.claimed if before else Claimed(store.owners))
     models = _models(config, providers, before)
     memory = StoredMemory(store, config.server.zone)
@@ -89,12 +91,13 @@ def build_setup(config: Config, environment: Mapping[str, str], lasting: Lasting
         config=config,
         channels=channels,
         providers=providers,
-        runners=_runners(config, environment, lasting, owners, models, channels, processes, mcp, memory),
+        runners=_runners(config, environment, lasting, owners, models, channels, processes, mcp, memory, acp),
         queues=Queues(config.queue, channels, config.agents.list),
         layers=ToolLayers(config, owners),
         owners=owners,
         processes=processes,
         mcp=mcp,
+        acp=acp,
     )
     return setup
 
@@ -117,6 +120,7 @@ def _runners(
     processes: Processes,
     mcp: McpServers,
     memory: StoredMemory,
+    acp: AcpAgents,
 ) -> dict[str, AgentRunner]:
     store, scrubber, now, zone = lasting.store, lasting.scrubber, lasting.now, config.server.zone
     ports = ToolPorts(
@@ -150,6 +154,7 @@ def _runners(
         commands=ListedCommands(config, owners),
         choosable=config.choosable_models,
         servers=mcp,
+        acp=acp,
     )
     return {agent.id: build_runner(agent) for agent in config.agents.list}
 

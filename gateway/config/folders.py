@@ -53,10 +53,15 @@ def check_folders(config: Config, config_file: Path, home: str, findings: Findin
             if message := _unusable(workspace, folders, kept, home, config) or _neighbour(workspace, seen):
                 findings.add(key, message)
             seen[agent.id] = workspace
-    for name, server in config.mcp.servers.items():
-        place: Key = ("mcp", "servers", name, "cwd")
-        if server.command and findings.is_sound(place[:3]):
-            folder = Path(server.cwd)
+    programs: dict[Key, str] = {
+        ("mcp", "servers", name, "cwd"): it.cwd for name, it in config.mcp.servers.items() if it.command
+    }
+    programs |= {
+        ("agents", "list", index, "runner", "cwd"): it.runner.cwd for index, it in enumerate(config.agents.list)
+    }
+    for place, path in programs.items():
+        if path and findings.is_sound(place[:3]):
+            folder = Path(path)
             if message := _unusable(folder, folders, kept, home, config, "program's folder") or _neighbour(
                 folder, seen
             ):
@@ -153,7 +158,7 @@ def with_absolute_paths(config: Root, folder: os.PathLike[str], home: str) -> Ro
     def resolve(path: str) -> str:
         if path.startswith(_SQLITE):
             return _SQLITE + resolve(path.removeprefix(_SQLITE))
-        if "://" in path:  # PostgreSQL
+        if not path or "://" in path:  # unset, or PostgreSQL
             return path
         if home and (path == "~" or path.startswith("~/")):
             path = home + path[1:]

@@ -32,6 +32,7 @@ from gateway.config.serving import ServingRecord
 from gateway.config.warnings import advice
 from gateway.observe.secrets import Scrubber, redacted, secrets_of
 from gateway.operate.mcp import probe as probe_server
+from gateway.operate.mcp import probe_runner
 from gateway.operate.report import report
 from gateway.operate.status import beside, logins
 from gateway.program import VERSION
@@ -148,6 +149,9 @@ def _probes(
             )
     for name in config.mcp.servers:
         yield f"mcp {name}", partial(probe_server, loaded, name)
+    for agent in config.agents.list:
+        if agent.runner.acp:
+            yield f"runner {agent.id}", partial(probe_runner, loaded, agent)
     for name in _providers(loaded):
         asked_for = (*_models(config), *_speech_models(config))
         models = [it.partition("/")[2] for it in asked_for if it.partition("/")[0] == name]

@@ -101,6 +101,8 @@ class FirstKey:
 
 
 def _wanted(config: Config) -> Sequence[WellKnown]:
+    if config.agents.list[0].runner.acp:
+        return []
     name = config.agents.list[0].model[0].partition("/")[0]
     provider = config.provider(name)
     if api_of(name, provider) == "demo":

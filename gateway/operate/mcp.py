@@ -1,4 +1,5 @@
-"""MCP servers for the operator: each is started for the command alone, independent of the gateway.
+"""MCP servers and programs behind agents, for the operator: each is started for the command alone, independent of the
+gateway.
 
 Accepted tools are read from the database, if there is one; only `accept` writes.
 """
@@ -13,6 +14,9 @@ from typing import Any
 
 from sqlalchemy import Connection
 
+from agents.acp.agent import AcpFailure
+from agents.acp.agent import probe as probe_program
+from agents.config import AgentConfig
 from channels.bilingual import Bilingual, Finding
 from gateway.config.load import Loaded
 from gateway.config.root import Config
@@ -173,6 +177,33 @@ def _fix(config: McpServerConfig) -> Bilingual:
     )
 
 
+async def probe_runner(loaded: Loaded, agent: AgentConfig) -> list[Finding]:
+    """Start the program behind an agent, as a turn would, and end it again."""
+    check, command = f"runner {agent.id}", " ".join(agent.runner.acp)
+    try:
+        title = await probe_program(agent, _environment(loaded))
+    except (AcpFailure, ToolError, OSError) as error:
+        reason = error.message if isinstance(error, ToolError) else str(error)
+        fix = Bilingual(
+            f"try it by itself: {command}; its key belongs in runner.env, folders that it needs in runner.readable",
+            f"请单独试运行：{command}；密钥写在 runner.env，所需文件夹写在 runner.readable",
+        )
+        return [Finding(check, "error", Bilingual(reason, reason), fix)]
+    return [Finding(check, "ok", Bilingual(f"{title} answers", f"{title} 有应答"))]
+
+
+def _environment(loaded: Loaded) -> Environment:
+    config, file = loaded.config, loaded.config.database.path
+    return Environment(
+        sandbox=Sandbox([Path(file)] if file else []),
+        path=loaded.environment.get("PATH", os.defpath),
+        web=config.tools.web.fetch,
+        reviews=Seen(config),
+        version=VERSION,
+        now=time.time,
+    )
+
+
 UNCONFINED = (
     Bilingual("runs without a sandbox (sandbox: off)", "在沙箱外运行（sandbox: off）"),
     Bilingual("it can read what the gateway can read; leave the key out", "它能读取网关可读的内容；请去掉该设置"),
@@ -184,15 +215,7 @@ def _servers(loaded: Loaded, *names: str) -> dict[str, McpServer]:
     if unknown := set(names) - config.mcp.servers.keys():
         known = ", ".join(config.mcp.servers) or "none"
         raise OperatorError(f"no MCP server {', '.join(unknown)}: the config has {known}")
-    path, file = loaded.environment.get("PATH", os.defpath), config.database.path
-    environment = Environment(
-        sandbox=Sandbox([Path(file)] if file else []),
-        path=path,
-        web=config.tools.web.fetch,
-        reviews=Seen(config),
-        version=VERSION,
-        now=time.time,
-    )
+    environment = _environment(loaded)
     return {
         name: McpServer(name, it, environment) for name, it in config.mcp.servers.items() if not names or name in names
     }

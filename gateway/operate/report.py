@@ -153,6 +153,8 @@ def _agent(agent: AgentConfig, loaded: Loaded) -> Finding:
 
 def models_of(agent: AgentConfig, loaded: Loaded) -> Bilingual:
     """Describe an agent's models, and why they were chosen if the file says `auto`."""
+    if agent.runner.acp:
+        return Bilingual(f"program {agent.runner.acp[0]}", f"程序 {agent.runner.acp[0]}")
     models = Bilingual(", then ".join(agent.model), "，其次 ".join(agent.model))
     if agent.id not in loaded.auto.agents:
         return models
@@ -187,7 +189,7 @@ def _hidden_skills(loaded: Loaded) -> Iterator[Finding]:
 
 
 def _demo(loaded: Loaded) -> Iterator[Finding]:
-    guided = [agent for agent in loaded.config.agents.list if agent.model[0].partition("/")[0] == "demo"]
+    guided = [agent for agent in loaded.config.agents.list if agent.is_demo]
     if guided:
         names = ", ".join(agent.id for agent in guided)
         answers = Bilingual(f"a script, not a model, answers as {names}", f"以 {names} 回答的是脚本，不是模型")
@@ -277,7 +279,7 @@ def _greeted_agents(loaded: Loaded) -> Iterator[tuple[Bilingual, Bilingual]]:
     listed = agents if len(agents) <= AGENTS_MAX else agents[: AGENTS_MAX - 1]
     for agent in listed:
         text, model = models_of(agent, loaded), agent.model[0]
-        if model.partition("/")[0] == "demo":
+        if agent.is_demo:
             step = real_model(agent, loaded)
             text = Bilingual(f"{model}, a script; {step}", f"{model}，这是脚本；{step.zh}")
         yield Bilingual("agent", "智能体"), Bilingual(f"{agent.id}: {text}", f"{agent.id}：{text.zh}")

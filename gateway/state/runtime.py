@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iter
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 
+from agents.acp.agent import AcpAgents
 from agents.config import SessionConfig
 from agents.messages import ErrorKind
 from agents.providers.provider import Provider
@@ -161,6 +162,8 @@ class Setup:
     owners: Owners
     processes: Processes
     """Shared by all setups, which it outlives."""
+    acp: AcpAgents
+    """The programs that run agents, shared by all setups."""
     mcp: McpServers
     """A server whose config is unchanged continues in the next setup."""
 

@@ -17,8 +17,8 @@ from agents.language import Language
 from agents.messages import AssistantMessage, Message, ToolResultMessage, UserMessage, message_json
 from agents.prompt.reply import answered, is_voice, media, visible, without_internals
 from agents.providers.config import look_at, model_outage
-from agents.turn import Answered, Declined, LimitReached, ModelFailed, Outcome, OverBudget
-from channels.bilingual import NO_WORDS, Finding
+from agents.turn import Answered, Declined, LimitReached, ModelFailed, Outcome, OverBudget, RunnerFailed
+from channels.bilingual import NO_WORDS, Bilingual, Finding
 from gateway.observe.secrets import redacted
 from gateway.state.ending import Ending, Reply
 from gateway.state.runtime import Drained, Runtime, Stopped
@@ -177,6 +177,10 @@ def ending_of(outcome: Outcome, language: Language) -> Ending:
             log.error("model_failed", model=model, kind=error.kind, summary=error.summary, words=words, look_at=key.en)
             reason = error.kind
             fault = model_outage(error.kind, model, words or error.summary).finding("model", model)
+        case RunnerFailed(reason=words):
+            reason, message_of = "runner", Bilingual(redacted(words), redacted(words))
+            fix = Bilingual("`doctor` tries the program (runner.acp)", "`doctor` 会试运行该程序（runner.acp）")
+            fault = Finding("runner", "error", message_of, fix)
         case LimitReached(limit=limit):
             reason = limit
         case OverBudget():

@@ -130,7 +130,7 @@ class Chats:
                     {"vendor": it.names[0], "title": it.title, "made_at": it.made_at}
                     for it in self._first_key.vendors_for(person)
                 ],
-                "guide": self._config.agents.list[0].model[0].partition("/")[0] == "demo",
+                "guide": self._config.agents.list[0].is_demo,
             }
         )
 

@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from agents.acp.agent import AcpAgents
 from agents.config import AgentConfig
 from agents.turn import silent
 from gateway.config.root import AgentsConfig, Config, LimitsConfig
@@ -38,6 +39,7 @@ def runtime(
             layers=ToolLayers(config, owners),
             owners=owners,
             processes=Processes(config.tools.process, time.time),
+            acp=AcpAgents(NO_SERVERS),
             mcp=McpServers(config.mcp, NO_SERVERS, str),
         ),
         config_state=ConfigState(version=""),

@@ -388,9 +388,18 @@ LINKS_MAX = 40
 FIRST_LINE_BYTES = 512
 
 
-async def started(config: McpServerConfig, sandbox: Sandbox, path: str, network: WebClient | None) -> ShellCommand:
-    """Start a server's program; `path` is where programs are looked for. Raises OSError, and ToolError without a
-    sandbox or a program."""
+async def started(
+    config: McpServerConfig,
+    sandbox: Sandbox,
+    path: str,
+    network: WebClient | None,
+    *,
+    workspace: Workspace | None = None,
+    besides: Mapping[str, str] | None = None,
+) -> ShellCommand:
+    """Start a server's program; `path` is where programs are looked for. It writes in `workspace`, by default in the
+    server's own folder; `besides` are more environment variables. Raises OSError, and ToolError without a sandbox or a
+    program."""
     name, *arguments = config.command
     program = shutil.which(name, path=path)
     if program is None:
@@ -398,15 +407,20 @@ async def started(config: McpServerConfig, sandbox: Sandbox, path: str, network:
     whole = Path(program) if program.startswith("/") else Path.cwd() / program
     parts, folders = parts_of(whole, path)
     # The gateway reads nothing there, so names that are forbidden in a workspace are writable.
-    workspace = Workspace(root=Path(config.cwd), writable=(*FORBIDDEN_NAMES, MEMORY, MEMORY_FOLDER))
+    own = (
+        Workspace(root=Path(config.cwd), writable=(*FORBIDDEN_NAMES, MEMORY, MEMORY_FOLDER)) if not workspace else None
+    )
+    folder = workspace or own
+    assert folder is not None
     launch = await sandbox.launch(
         f"exec {shlex.join((str(whole), *arguments))}",
-        workspace=workspace,
+        workspace=folder,
         environment={
             "PATH": ":".join((*folders, PATH)),
-            "HOME": str(workspace.root),
+            "HOME": str(folder.root),
             "LANG": "C.UTF-8",
             "TMPDIR": "/tmp",
+            **(besides or {}),
             **{name: value.get_secret_value() for name, value in config.env.items()},
         },
         config=ExecConfig(sandbox=config.sandbox),
@@ -415,9 +429,10 @@ async def started(config: McpServerConfig, sandbox: Sandbox, path: str, network:
     )
     try:
         bounds = ExecConfig().but(timeout_seconds=LIFE_SECONDS)
-        return ShellCommand(launch, workspace.fd, bounds, "pipe", errors="apart")
+        return ShellCommand(launch, folder.fd, bounds, "pipe", errors="apart")
     finally:
-        workspace.close()
+        if own is not None:
+            own.close()
 
 
 def parts_of(program: Path, path: str) -> tuple[list[Path], list[str]]:
