@@ -102,6 +102,9 @@ class RunnerConfig(Section):
     sandbox: Literal["auto", "off"] = "auto"
     """`off` runs the program without a sandbox, as the gateway's user, or, if that is root, as the folder's owner."""
 
+    def __hash__(self) -> int:
+        return hash((self.acp, self.cwd, self.mode))
+
 
 class AgentDefaults(Section):
     """Defaults for every agent; `agents.list` entries override them key by key."""

@@ -78,7 +78,7 @@ def runner_interrupted(language: Language) -> str:
 
 
 def runner_waits(title: str, language: Language) -> str:
-    """Return the line beneath an answer that waits for an approval of the call `title`."""
+    """Return the line below an answer that waits for an approval of the call `title`."""
     return _RUNNER_WAITS(language).format(title=title.replace("`", "'"))
 
 

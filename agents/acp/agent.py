@@ -62,7 +62,7 @@ if TYPE_CHECKING:
 PROVIDER = "acp"
 """The provider of its answers, as `acp/AGENT`."""
 TOOL_PREFIX = "runner:"
-"""Before the kind of a call that a person approves: `runner:edit`."""
+"""The name of a call that a person approves is this and its kind: `runner:edit`."""
 START_SECONDS = 60.0
 TEXT_CHARS_MAX = 200_000
 CALLS_MAX = 2_000

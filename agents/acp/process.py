@@ -240,8 +240,9 @@ class AcpProcess:
 
     async def _failure(self, error: Exception) -> AcpFailure:
         if isinstance(error, ConnectionError):
-            with suppress(OSError):
-                await asyncio.wait_for(asyncio.shield(self._attending), CANCEL_SECONDS)
+            with suppress(OSError, TimeoutError):
+                async with asyncio.timeout(CANCEL_SECONDS):
+                    await asyncio.shield(self._attending)
             command, last = self._command, self._last_line()
             how = f"code {command.code}" if command.limit is None else f"it reached the limit of {command.limit}"
             return AcpFailure(f"its program has ended ({how}){last and ': ' + last}")
