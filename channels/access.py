@@ -96,7 +96,7 @@ class AccessConfig(Section):
     `im.chat.member.bot.added_v1`."""
     history: Annotated[int, Field(ge=0, le=HISTORY_MAX)] = 0
     """The number of group messages without a mention that the agent gets once it is mentioned: those since its last
-    answer, as untrusted text. If there were more, the agent is informed that earlier ones are missing. 0 stores none.
+    answer, as untrusted text. If there were more, the agent is informed how many earlier ones are missing. 0 stores none.
     The platform must deliver them: Feishu with the scope `im:message.group_msg`, Telegram with privacy mode off."""
 
     def history_in(self, chat: str) -> int:

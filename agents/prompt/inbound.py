@@ -32,7 +32,7 @@ NOTE_CHARS_SHOWN = 500
 NOTES_CHARS_MAX = 2_000
 HEARD = "Chat history since your last reply"
 """The label of group messages that did not address the bot."""
-CUT = "Earlier messages are missing: these are only the last {}."
+CUT = "Earlier messages are missing (left out: {:,}): these are only the last {}."
 """The first entry of that block if messages were left out."""
 HEARD_CHARS_MAX = 1_000
 HISTORY_CHARS_MAX = 8_000
@@ -65,10 +65,10 @@ _NOT_OF_IDS = re.compile(r"[^A-Za-z0-9_.:@=+/~-]")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Heard:
-    """The group's messages since the bot's last reply, oldest first; `cut`: earlier ones were left out."""
+    """The group's messages since the bot's last reply, oldest first, and how many earlier ones are left out."""
 
     messages: Sequence[MessageContext] = ()
-    cut: bool = False
+    left_out: int = 0
 
 
 def metadata_blocks(
@@ -213,8 +213,8 @@ def _heard(heard: Heard, zone: tzinfo) -> str:
         if (room := room - len(_written(line)) - 2) < 0:
             break
         lines.insert(0, line)
-    if heard.cut or len(lines) < len(heard.messages):
-        lines.insert(0, {"note": CUT.format(len(lines))})
+    if left_out := heard.left_out + len(heard.messages) - len(lines):
+        lines.insert(0, {"note": CUT.format(left_out, len(lines))})
     return _labelled(HEARD, lines)
 
 

@@ -1,5 +1,5 @@
 """Group messages that do not mention the bot, if the config stores a group's history: the newest few lines of each
-chat. Also votes in an agent's poll that share the turn of an earlier vote.
+chat, and how many came before them. Also votes in an agent's poll that share the turn of an earlier vote.
 
 Nothing is marked as read. A turn gets what arrived between the message that the session's last turn answered and its
 own, so a repeated turn reads the same.
@@ -24,22 +24,22 @@ INSERT INTO chatter (chat, thread, message, sender, body, at) VALUES (:chat, :th
 ON CONFLICT DO NOTHING
 """
 _TRIM = """
-DELETE FROM chatter WHERE chat = :chat AND thread = :thread AND message IN (
+UPDATE chatter SET sender = '', body = '' WHERE chat = :chat AND thread = :thread AND body <> '' AND message IN (
     SELECT message FROM chatter WHERE chat = :chat AND thread = :thread
     ORDER BY at DESC, message DESC LIMIT 100 OFFSET :kept
 )
 """
-_SINCE = """
-SELECT body FROM chatter WHERE chat = :chat AND thread = :thread AND at <= :until AND at > COALESCE((
+_UNREAD = """chat = :chat AND thread = :thread AND at <= :until AND at > COALESCE((
     SELECT at FROM inbox WHERE id = (SELECT max(turn) FROM transcript WHERE sid = :sid AND kind = 'user' AND turn < :turn)
-), 0) ORDER BY at DESC, message DESC LIMIT :limit
-"""
+), 0)"""
+_SINCE = f"SELECT body FROM chatter WHERE {_UNREAD} AND body <> '' ORDER BY at DESC, message DESC LIMIT :limit"
+_COUNT = f"SELECT count(*) FROM chatter WHERE {_UNREAD}"
 _UNBEGUN = f"""
 SELECT body FROM inbox i WHERE sid = :sid AND status = {InboxStatus.WAITING:d} AND body <> ''
 AND NOT EXISTS (SELECT 1 FROM transcript t WHERE t.turn = i.id AND t.kind = 'user')
 """
-KEPT_MAX = HISTORY_MAX + 1
-"""Messages kept per chat: one more than a turn may read, so that it can tell that earlier ones are missing."""
+KEPT_MAX = HISTORY_MAX
+"""Messages kept per chat. Older ones lose sender and text; their rows are only counted, until they are pruned."""
 VOTES_MAX = 200
 """Votes kept per chat."""
 VOTES = "votes "
@@ -114,6 +114,12 @@ class DatabaseChatter(Database):
         place = {"chat": chat_of(context), "thread": context.chat.thread or ""}
         rows = run(connection, _SINCE, **place, sid=sid, turn=turn, until=until, limit=limit).all()
         return [message_json.validate_json(row.body) for row in reversed(rows)]
+
+    @reads
+    def count_since(self, connection: Connection, sid: str, context: MessageContext, *, turn: int, until: float) -> int:
+        """Return how many messages arrived in that time, including those whose text is no longer stored."""
+        place = {"chat": chat_of(context), "thread": context.chat.thread or ""}
+        return int(run(connection, _COUNT, **place, sid=sid, turn=turn, until=until).scalar_one())
 
     @reads
     def votes_since(

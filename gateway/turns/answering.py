@@ -149,13 +149,13 @@ class AgentRun:
         if context.chat.kind != "group" or task_of(sid):
             return Heard()
         chatter, turn = self.runtime.store.chatter, self.batch.turn
-        limit, lines = self.channel.access.history_in(context.chat.id), list[MessageContext]()
+        limit, lines, left_out = self.channel.access.history_in(context.chat.id), list[MessageContext](), 0
         if limit:
-            lines += await chatter.since(sid, context, turn=turn, until=until, limit=limit + 1)
-        is_cut, lines = len(lines) > limit, lines[-limit:] if limit else []
+            lines += await chatter.since(sid, context, turn=turn, until=until, limit=limit)
+            left_out = await chatter.count_since(sid, context, turn=turn, until=until) - len(lines)
         latest = max(until, self.runtime.now()) if context.is_vote else until
         lines += await chatter.votes_since(sid, context, turn=turn, until=latest)
-        return Heard(messages=[await self.channel.enrich(it) for it in lines], cut=is_cut)
+        return Heard(messages=[await self.channel.enrich(it) for it in lines], left_out=max(left_out, 0))
 
     async def _steered(self, message: WaitingMessage) -> tuple[UserMessage, Sequence[Spoken]]:
         return await self._user_message(await self._enriched(inbound_of(message.body).context))

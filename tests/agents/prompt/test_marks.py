@@ -196,7 +196,7 @@ def test_nobody_writes_a_mark_at_the_beginning_of_a_line(disguise: str, newlines
                     attachments=(Attachment(kind="file", key="k", name=text),),
                 ),
                 zone=UTC,
-                heard=Heard(messages=[message(text, sender=Sender(id="u2", name=text))], cut=True),
+                heard=Heard(messages=[message(text, sender=Sender(id="u2", name=text))], left_out=1),
             ),
         }
         for place, shown in places.items():

@@ -54,26 +54,31 @@ async def test_group_history_since_the_last_answer_when_opted_in(tmp_path: Path,
         note, *lines = lines
         assert [it["text"].split()[0] for it in lines] == [str(it) for it in range(30)][-len(lines) :]
         assert 6 <= len(lines) <= 8
-        assert note == {"note": f"Earlier messages are missing: these are only the last {len(lines)}."}
+        assert note == {
+            "note": f"Earlier messages are missing (left out: {30 - len(lines)}): these are only the last {len(lines)}."
+        }
         assert await asked(house, "again?") == []
         assert not HISTORY.search("\n".join(users(house.anthropic.requests[-1].body)))
         config = house.gateway.config
     removed = erase(config, person=("feishu", BOB)).removed
-    assert removed["chatter"] == 21
+    assert removed["chatter"] == 20
     if database_url.startswith("sqlite"):
         assert b"lunch?" not in (tmp_path / "data" / "clawgate.db").read_bytes()
 
 
 @pytest.mark.parametrize(("history", "said", "left"), [(20, 60, 20), (20, 21, 20), (20, 20, 20), (5, 6, 5), (5, 5, 5)])
-async def test_group_history_says_that_earlier_messages_are_missing(
-    tmp_path: Path, history: int, said: int, left: int
+async def test_group_history_counts_the_messages_it_leaves_out(
+    tmp_path: Path, database_url: str, history: int, said: int, left: int
 ) -> None:
-    feishu = f"{FEISHU}\n    history: {history}\n"
-    async with running(tmp_path, feishu=feishu, script=[says("one")]) as house:
+    feishu, more = f"{FEISHU}\n    history: {history}\n", f'database: {{ url: "{database_url}" }}'
+    async with running(tmp_path, feishu=feishu, more=more, script=[says("one")]) as house:
         for number in range(said):
-            await chats(house, f"line {number}")
+            await chats(house, f"line {number}", message_id=f"om_line{number:02}")
+        await chats(house, "line 0", message_id="om_line00")  # redelivered: still one
+        if database_url.startswith("sqlite"):
+            assert len(rows_with(tmp_path, "line ")) <= 20
         found = await asked(house, "sum it up")
-    note = {"note": f"Earlier messages are missing: these are only the last {left}."}
+    note = {"note": f"Earlier messages are missing (left out: {said - left}): these are only the last {left}."}
     assert [note] * (said > left) == [it for it in found if "note" in it]
     assert [it["text"] for it in found if "text" in it] == [f"line {it}" for it in range(said - left, said)]
 
