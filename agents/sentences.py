@@ -252,7 +252,7 @@ _NOT_ACCEPTED = Bilingual(
     "模型没有接受这次请求，请稍后再试，或联系机器人管理员。",
 )
 _RUNNER_FAILED = Bilingual(
-    "I can't answer right now: the program behind me has failed. Please tell whoever runs this bot.",
+    "I can't answer right now: the program behind me has failed. Please tell the bot's owner.",
     "我暂时无法回答：背后的程序出了故障，请告知机器人管理员。",
 )
 _RUNNER_INTERRUPTED = Bilingual(

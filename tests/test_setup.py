@@ -275,7 +275,7 @@ async def test_setup_make_run_serves_an_ignored_folder(tmp_path: Path) -> None:
         assert await titles(run) == ["hello"]
         assert not any("/claim" in line for line in run.output), "the edit is in force"
     assert config.read_text(encoding="utf-8") == edited
-    for command, result in (("check", "bot/config.yaml: ok"), ("init --yes", "bot/config.yaml: is there already")):
+    for command, result in (("check", "bot/config.yaml: ok"), ("init --yes", "bot/config.yaml: already exists")):
         done = subprocess.run(
             [sys.executable, "-m", "gateway", *command.split()], cwd=clone, capture_output=True, text=True, check=False
         )

@@ -248,7 +248,10 @@ class AcpProcess:
             return AcpFailure(f"its program has ended ({how}){last and ': ' + last}")
         if isinstance(error, RequestError) and error.code == _AUTH_REQUIRED:
             return AcpFailure("it is not logged in: set its API key in runner.env")
-        words = " ".join(str(error).split())[:REASON_CHARS]
+        data = error.data if isinstance(error, RequestError) else None
+        details = data.get("details", data.get("message", "")) if isinstance(data, dict) else data
+        words = " ".join(f"{error} {details or ''}".split())[:REASON_CHARS]
+        log.info("acp_request_refused", runner=self._name, errors=self._errors.shown(ERRORS_BYTES))
         return AcpFailure(f"it refuses the request: {words}")
 
     def _last_line(self) -> str:

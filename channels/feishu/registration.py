@@ -10,15 +10,16 @@ import asyncio
 import re
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias
-from urllib.parse import urlencode, urlsplit, urlunsplit
+from typing import Any
+from urllib.parse import urlencode
 
 import httpx
 import orjson
 
 from channels.channel import DeliveryError, Refused, Unreachable
 from channels.download import request
+from channels.feishu.login import accounts_url
+from channels.registration import EndReason, NewApp, PendingRegistration, RegistrationEnded
 from channels.transport import Transport, client_class
 from channels.wire import mapping
 
@@ -42,47 +43,17 @@ _APP_ID = re.compile(r"cli_[A-Za-z0-9]{4,64}")
 _SECRET = re.compile(r"[A-Za-z0-9._-]{8,128}")
 _OPEN_ID = re.compile(r"ou_[A-Za-z0-9]{4,64}")
 
-EndReason: TypeAlias = Literal["denied", "expired", "refused"]
 _ENDS: Mapping[str, EndReason] = {"access_denied": "denied", "expired_token": "expired", "invalid_grant": "expired"}
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class PendingRegistration:
-    """A pending registration. `link` is for the person who scans it; it ends after `seconds`."""
-
-    link: str
-    seconds: float
-    interval_seconds: float
-    device_code: str = field(repr=False)
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class NewApp:
-    """A registered app. `base_url` is the open platform of the person's brand; `scanned_by` their open id."""
-
-    app_id: str
-    app_secret: str = field(repr=False)
-    base_url: str
-    scanned_by: str
-
-
-class RegistrationEnded(Exception):
-    """The registration ended without an app."""
-
-    def __init__(self, reason: EndReason) -> None:
-        super().__init__(reason)
-        self.reason = reason
 
 
 class AppRegistration:
     """One registration at the open platform of `base_url`; an app of a Lark tenant is handed out at `lark_url`."""
 
-    def __init__(self, base_url: str = FEISHU_URL, lark_url: str = LARK_URL) -> None:
-        self._base_url = base_url.rstrip("/")
+    def __init__(self, base_url: str = "", lark_url: str = LARK_URL) -> None:
+        self._base_url = (base_url or FEISHU_URL).rstrip("/")
         self._lark_url = lark_url
 
     async def begin(self) -> PendingRegistration:
-        """Ask for a link to scan. Raises DeliveryError."""
         answer = await _ask(accounts_url(self._base_url), _BEGIN)
         device_code, user_code = answer.get("device_code"), answer.get("user_code")
         if not (isinstance(device_code, str) and device_code and isinstance(user_code, str)):
@@ -121,13 +92,6 @@ class AppRegistration:
         raise RegistrationEnded("expired")
 
 
-def accounts_url(base_url: str) -> str:
-    """Return the address for logins: `open.X` has `accounts.X`, any other host has its own."""
-    parts = urlsplit(base_url)
-    host = parts.netloc
-    return urlunsplit((parts.scheme, f"accounts.{host[5:]}" if host.startswith("open.") else host, "", "", ""))
-
-
 async def _ask(accounts: str, form: Mapping[str, str]) -> Mapping[str, Any]:
     client = client_class(httpx)(base_url=accounts, transport=Transport(httpx, accounts))
     try:
@@ -151,7 +115,9 @@ def _app(answer: Mapping[str, Any], base_url: str) -> NewApp:
     open_id = str(mapping(answer, "user_info").get("open_id", ""))
     if not (_APP_ID.fullmatch(app_id) and _SECRET.fullmatch(secret) and _OPEN_ID.fullmatch(open_id)):
         raise Refused("Feishu's answer to a registration cannot be read")
-    return NewApp(app_id=app_id, app_secret=secret, base_url=base_url, scanned_by=open_id)
+    variables = {"FEISHU_APP_ID": app_id, "FEISHU_APP_SECRET": secret}
+    variables |= {"FEISHU_BASE_URL": LARK_URL} if base_url == LARK_URL else {}
+    return NewApp(app_id=app_id, scanned_by=open_id, base_url=base_url, variables=variables)
 
 
 def _brand(answer: Mapping[str, Any]) -> str:

@@ -27,14 +27,14 @@ from agents.providers.config import WELL_KNOWN, ProviderConfig, well_known
 from agents.providers.vendors import VENDORS, WellKnown
 from channels.bilingual import Bilingual, Finding
 from channels.channel import DeliveryError
-from channels.feishu.registration import FEISHU_URL, AppRegistration, NewApp, RegistrationEnded
+from channels.registration import NewApp, RegistrationEnded
 from gateway.cli.options import SECRETS, Platform
 from gateway.config.channels import configured
 from gateway.config.exposure import exposure
 from gateway.config.load import SECRET, Loaded, load, required, stand_in
 from gateway.config.problems import ConfigErrors
 from gateway.observe.terminal import print_text, prompt
-from gateway.operate.scan import qr_text, variables_of
+from gateway.operate.scan import qr_text, registration_at
 
 TRY_SECONDS = 10.0
 USUAL_PORT = 8080
@@ -218,7 +218,7 @@ class Wizard:
             return False
 
         async def scanned() -> NewApp:
-            registration = AppRegistration(self._draft.feishu_url)
+            registration = registration_at(self._draft.feishu_url)
             pending = await registration.begin()
             self._say("scan_shown", qr_text(pending.link), pending.link, max(1, round(pending.seconds / 60)))
             return await registration.wait(pending)
@@ -229,7 +229,7 @@ class Wizard:
             return self._wrong(f"scan_{ended.reason}")
         except DeliveryError as error:
             return self._wrong("untried", "Feishu", error)
-        self._draft.given |= variables_of(app)
+        self._draft.given |= app.variables
         self._draft.owner = f"feishu:{app.scanned_by}"
         self._say("scanned", app.app_id)
         if not self._draft.takes_owner:
@@ -443,7 +443,7 @@ class ConfigDraft:
             feishu = self.load().config.channels.feishu
         except ConfigErrors:
             feishu = None
-        return feishu.base_url if feishu else FEISHU_URL
+        return feishu.base_url if feishu else ""
 
     @property
     def leaves_model(self) -> bool:

@@ -17,8 +17,10 @@ from channels.feishu import config as feishu
 from channels.feishu import doctor as feishu_doctor
 from channels.feishu.channel import FeishuChannel
 from channels.feishu.config import FeishuConfig
+from channels.feishu.registration import AppRegistration
 from channels.message import ChatKind, Place, place_of
 from channels.moment import zone_of
+from channels.registration import RegistersApps
 from channels.section import Section
 from channels.telegram import config as telegram
 from channels.telegram import doctor as telegram_doctor
@@ -59,6 +61,8 @@ class ChannelType:
     """Return what the connection depends on, by account, public URL and menu; a change reconnects."""
     logs_in: Callable[[Any], bool] = lambda account: False
     """Return True if people are meant to log in there, so that menus have the command."""
+    registration: Callable[[str], RegistersApps] | None = None
+    """Create an app from one scan, at the platform's address; the default one if it is empty."""
     keys: tuple[str, ...] = ()
     """The keys that an account requires."""
     bot: Callable[[Any], str] = lambda account: ""
@@ -225,6 +229,7 @@ CHANNEL_TYPES: dict[str, ChannelType] = {
         facts=lambda exposure: exposure.server.timezone,
         told=lambda account, public_url, menu: feishu.listens(account, public_url),
         logs_in=lambda account: bool(account.login.scopes),
+        registration=AppRegistration,
         keys=("appId", "appSecret"),
         bot=lambda account: str(account.app_id),
         can_write_first=lambda person: person.startswith("ou_"),

@@ -121,10 +121,10 @@ def read_config(
     config = with_absolute_paths(read(root, document, findings), folder, home)
     chosen = resolve_models(config, expansion.names, env, findings)
     config = chosen.config
+    config = check_tool_folders(config, findings)  # before anything reads what is in them
     tools = {agent.id: offered(config.tools, agent.tools) for agent in config.agents.list}
     agents = {agent.id: (Path(agent.workspace_dir), agent.skills) for agent in config.agents.list}
     catalog = skill_catalog(config, env)
-    config = check_tool_folders(config, findings)
     check(config, {name: catalog.names(workspace) for name, (workspace, _) in agents.items()}, findings)
     check_folders(config, path, home, findings)
     is_sound = not findings.problems

@@ -199,7 +199,7 @@ def quoted(name: str) -> str:
 def suggestion(wrong: str, known: Iterable[str]) -> str:
     """Return ` — did you mean "name"?`, or the known names if they are few, or nothing."""
     names = list(known)
-    listed = f" — known here: {', '.join(names)}" if 0 < len(names) <= 24 else ""
+    listed = f" — known here: {', '.join(names)}" if 0 < len(names) <= 32 else ""
     return f" — {meant}" if (meant := did_you_mean(wrong, names)) else listed
 
 

@@ -14,9 +14,9 @@ from typing import Any, Literal, TypeAlias
 import structlog
 
 from channels.channel import DeliveryError
-from channels.feishu.registration import LARK_URL, AppRegistration, NewApp, PendingRegistration, RegistrationEnded
+from channels.registration import NewApp, PendingRegistration, RegistersApps, RegistrationEnded
 from channels.web.admission import OPERATOR
-from gateway.config.channels import configured
+from gateway.config.channels import CHANNEL_TYPES, configured
 from gateway.config.load import DOTENV, ConfigFile, append, load
 from gateway.config.problems import ConfigErrors
 from gateway.config.root import Config
@@ -27,7 +27,7 @@ from gateway.store.sessions import LOCAL_PERSON
 
 IN_FORCE_SECONDS = 20.0
 LOOK_SECONDS = 0.05
-_APP_ID, _APP_SECRET, _BASE_URL = "FEISHU_APP_ID", "FEISHU_APP_SECRET", "FEISHU_BASE_URL"
+_APP_ID, _APP_SECRET = "FEISHU_APP_ID", "FEISHU_APP_SECRET"
 _NOT_OFFERED = 409, "scan-not-offered", "A Feishu app is configured already, or this config is not read from a file."
 _UNUSED = (
     409,
@@ -66,7 +66,7 @@ class AppScan:
             if not self.is_offered(person) or origin is None:
                 raise Unserved(*_NOT_OFFERED)
             if self._state != "waiting" or self._pending is None:
-                registration = AppRegistration(await asyncio.to_thread(_base_url, origin))
+                registration = registration_at(await asyncio.to_thread(_base_url, origin))
                 try:
                     pending = await registration.begin()
                 except DeliveryError as error:
@@ -82,12 +82,12 @@ class AppScan:
         """Return `{"state", "app"}`; `app` is the new app's id once it is known."""
         return {"state": self._state, "app": self._app_id}
 
-    async def _finish(self, registration: AppRegistration, pending: PendingRegistration, origin: ConfigFile) -> None:
+    async def _finish(self, registration: RegistersApps, pending: PendingRegistration, origin: ConfigFile) -> None:
         try:
             app = await registration.wait(pending)
             self._app_id = app.app_id
             await self._adopt(app)
-            await asyncio.to_thread(append, origin.path.parent.resolve() / DOTENV, variables_of(app))
+            await asyncio.to_thread(append, origin.path.parent.resolve() / DOTENV, app.variables)
             await self._in_force(app)
             self._state = "done"
             log.info("feishu_app_created", app=app.app_id, owner=f"feishu:{app.scanned_by}")
@@ -116,10 +116,11 @@ class AppScan:
                 await asyncio.sleep(LOOK_SECONDS)
 
 
-def variables_of(app: NewApp) -> dict[str, str]:
-    """Return the variables of `.env` that connect an app."""
-    brand = {_BASE_URL: LARK_URL} if app.base_url == LARK_URL else {}
-    return {_APP_ID: app.app_id, _APP_SECRET: app.app_secret, **brand}
+def registration_at(base_url: str) -> RegistersApps:
+    """Return a new registration at Feishu's open platform; at the default address if `base_url` is empty."""
+    create = CHANNEL_TYPES["feishu"].registration
+    assert create is not None
+    return create(base_url)
 
 
 def qr_text(link: str) -> str:

@@ -23,7 +23,7 @@ RECALLED = '{"missing":["recalled"]}'
 _COLUMNS = "l.turn, l.sid, l.person, l.outcome, l.at, l.content"
 FILTERS = ("agent", "channel", "person", "outcome", "feedback")
 RATINGS = {"good": '%"emoji":"👍"%', "bad": '%"emoji":"👎"%'}
-_RATED = """ AND EXISTS (
+RATED = """ AND EXISTS (
     SELECT 1 FROM mark m WHERE m.sid = layer.sid AND m.turn = layer.turn AND m.kind LIKE 'reaction %'
     AND m.content LIKE :feedback
 )"""
@@ -150,7 +150,7 @@ class DatabaseLayers(Database):
         """Return the newest turns below `before`; without it, waiting and running turns come first. `only` filters
         by the columns agent, channel, person and outcome; `feedback` is good or bad."""
         wanted = {name: only[name] for name in FILTERS if only.get(name)}
-        where = "".join(_RATED if name == "feedback" else f" AND {name} = :{name}" for name in wanted)
+        where = "".join(RATED if name == "feedback" else f" AND {name} = :{name}" for name in wanted)
         if "feedback" in wanted:
             wanted["feedback"] = RATINGS.get(wanted["feedback"], "")
         below = NEVER if before is None else before

@@ -141,7 +141,7 @@ async def test_only_the_operator_sees_anything_and_signs_in_here(browser: Browse
     ):
         tab.watch.expects("status of 401", "status of 403")
         await tab.sign_in(ANN)
-        await expect(tab.page.get_by_text("The console is for the operator of this gateway.")).to_be_visible()
+        await expect(tab.page.get_by_text("Sign in with server.adminToken.")).to_be_visible()
         await expect(tab.page.locator("#view")).not_to_contain_text("Tokens")
         await tab.page.locator("#view").get_by_role("button", name="Sign in").click()
         await tab.sign_in(TOKEN)

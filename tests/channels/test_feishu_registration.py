@@ -6,7 +6,8 @@ from collections.abc import AsyncIterator
 import pytest
 
 from channels.channel import Refused, Unreachable
-from channels.feishu.registration import AppRegistration, RegistrationEnded, accounts_url
+from channels.feishu.registration import AppRegistration
+from channels.registration import RegistrationEnded
 from tests.emulators.feishu.emulator import FeishuEmulator
 from tests.loopback import serve_on_loopback
 from tests.running import APP_ID, feishu_emulator
@@ -21,19 +22,6 @@ async def feishu() -> AsyncIterator[tuple[FeishuEmulator, str]]:
         yield emulator, url
 
 
-@pytest.mark.parametrize(
-    ("base_url", "accounts"),
-    [
-        ("https://open.feishu.cn", "https://accounts.feishu.cn"),
-        ("https://open.larksuite.com/", "https://accounts.larksuite.com"),
-        ("https://open.corp.example:8443/x", "https://accounts.corp.example:8443"),
-        ("http://127.0.0.1:8080", "http://127.0.0.1:8080"),
-    ],
-)
-def test_accounts_url_is_that_of_the_open_platforms_brand(base_url: str, accounts: str) -> None:
-    assert accounts_url(base_url) == accounts
-
-
 async def test_registration_polls_until_the_app_is_confirmed(feishu: tuple[FeishuEmulator, str]) -> None:
     emulator, url = feishu
     registration = AppRegistration(url)
@@ -45,7 +33,8 @@ async def test_registration_polls_until_the_app_is_confirmed(feishu: tuple[Feish
     assert not waiting.done()
     emulator.registrations.confirm(APP_ID, SECRET, "ou_scanner1")
     app = await waiting
-    assert (app.app_id, app.app_secret, app.base_url, app.scanned_by) == (APP_ID, SECRET, url, "ou_scanner1")
+    assert (app.app_id, app.base_url, app.scanned_by) == (APP_ID, url, "ou_scanner1")
+    assert app.variables == {"FEISHU_APP_ID": APP_ID, "FEISHU_APP_SECRET": SECRET}
     assert SECRET not in repr(app)
     assert pending.device_code not in repr(pending)
     assert emulator.registrations.refusals == []
@@ -101,7 +90,7 @@ async def test_registration_of_a_lark_tenant_gets_its_secret_at_lark() -> None:
         begun = await registration.begin()
         feishu.registrations.confirm(APP_ID, SECRET, "ou_scanner1", brand="lark")
         app = await registration.wait(begun)
-        assert (app.base_url, app.app_secret) == (lark_url, SECRET)
+        assert (app.base_url, app.variables["FEISHU_APP_SECRET"]) == (lark_url, SECRET)
         assert pending == {}
 
 

@@ -194,6 +194,7 @@ def test_the_rest_of_the_gateway_names_no_platform() -> None:
 SOURCES = (
     "channels/channel.py",
     "channels/abilities.py",
+    "channels/login.py",
     "channels/message.py",
     "gateway/config/channels.py",
     "channels/access.py",

@@ -62,7 +62,7 @@ CASES: list[tuple[str, str | None, ChatKind | None, str | None, str | None, dict
         "session": (f"agent:coder:feishu:default:{ALICE_CHAT}", "a direct chat is one"),
     }),
     ("web", "c1", None, None, None, {
-        "agent": ("helper", "first of agents.list, and no binding holds; a page of the web chat may name another one"),
+        "agent": ("helper", "first of agents.list, because no binding matches; a page of the web chat may name another one"),
         "binding": (None, "none of 3 holds"),
         "access": ("allowed", "signed in"),
     }),

@@ -52,9 +52,13 @@ def keys(*files: Path) -> dict[str, str]:
 
 def config_text(shipped: str, *, telegram_url: str, feishu_url: str) -> str:
     """The shipped config with both platforms at these addresses."""
-    for section, line in (("feishu", f'baseUrl: "{feishu_url}"'), ("telegram", f'apiRoot: "{telegram_url}"')):
-        shipped, count = re.subn(rf"^  {section}:.*$", rf"\g<0>\n    {line}", shipped, flags=re.M)
-        assert count == 1, f"the shipped config has {count} sections {section}"
+    places = {
+        "${FEISHU_BASE_URL:-https://open.feishu.cn}": feishu_url,
+        "  telegram:  ": f'  telegram:\n    apiRoot: "{telegram_url}"\n    #',
+    }
+    for written, now in places.items():
+        assert shipped.count(written) == 1, f"the shipped config has {written!r} {shipped.count(written)} times"
+        shipped = shipped.replace(written, now)
     return shipped
 
 

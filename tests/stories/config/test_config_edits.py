@@ -59,6 +59,8 @@ TOP_LEVEL: dict[str, tuple[Any, set[tuple[str, str]]]] = {
     "skills": ({"directories": ["more"]}, set()),
     "queue": ({"mode": "followup"}, set()),
     "retry": ({"maxSeconds": 20}, set()),
+    "speech": ({"model": "openai/tts-1", "mode": "mirror"}, set()),
+    "retention": ({"days": 365}, set()),
     "transcription": ({"baseUrl": "http://127.0.0.1:9/v1", "model": "whisper-1"}, set()),
     "limits": ({"rounds": 50}, set()),
     "budgets": ({"sender": {"tokensPerDay": 10_000_000}}, set()),
@@ -112,6 +114,7 @@ KEYS: dict[str, dict[str, Any]] = {
         "timestampWindowSeconds": 3_000,
         "reaction": "Typing",
         "rendering": "post",
+        "login": {"scopes": ["docx:document:readonly"]},
         "resendAmbiguous": False,
     },
     "telegram": {

@@ -70,7 +70,7 @@ def test_init_overwrites_nothing(tmp_path: Path) -> None:
     config.write_text("mine", encoding="utf-8")
     code, output = init(config, "--yes")
     assert (code, config.read_text()) == (1, "mine")
-    assert "is there already" in output
+    assert "already exists" in output
     dotenv.write_text(f"ANTHROPIC_API_KEY={KEY}\nMINE=1", encoding="utf-8")
     assert init(other, "--yes", "--agent", "Not An Id")[0] == 1
     assert not other.exists()

@@ -47,6 +47,7 @@ STORED = (
     "approvals revoke K7QF-2M9X-D3TA",
     "dead-letters list",
     "dead-letters replay part-1",
+    "feedback",
     "letters",
     "pairing approve ABCD-EFGH",
     "pairing list",

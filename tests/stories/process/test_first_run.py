@@ -48,7 +48,7 @@ def shipped(folder: Path, feishu_url: str) -> Path:
     """The shipped config, with an emulated Feishu in whose direct chats everybody may write."""
     text = (ROOT / "config.yaml").read_text(encoding="utf-8")
     for written, now in (
-        ("feishu:  ", f'feishu:\n    baseUrl: "{feishu_url}"\n    #'),
+        ("${FEISHU_BASE_URL:-https://open.feishu.cn}", feishu_url),
         ("dmPolicy: pairing", "dmPolicy: open"),
     ):
         assert text.count(written) == 1

@@ -18,12 +18,13 @@ from tests.channels.contexts import Clock
 from tests.emulators.models.anthropic.emulator import AnthropicEmulator
 from tests.emulators.models.script import Fault, calls, says
 from tests.loopback import serve_on_loopback
-from tests.running import ALICE_CHAT, APP_ID, BOB, BOB_CHAT, SECRETS, Running, running
+from tests.running import ALICE_CHAT, APP_ID, BOB, BOB_CHAT, SECRETS, Running, feishu_emulator, running
 from tests.stories.approvals.test_approvals import asked
 from tests.stories.at_work import NEVER, results, text_of, users
 from tests.stories.channels.test_documents import document
 from tests.stories.inbox.test_claims import code_of
 from tests.stories.process.test_process import ROOT, started
+from tests.stories.tools import test_feishu as as_the_person
 from tests.waiting import until
 from tests.web_page import opened
 
@@ -36,10 +37,12 @@ def shipped(*, feishu_url: str = "", anthropic_url: str) -> str:
     text = (ROOT / "config.yaml").read_text(encoding="utf-8")
     places = {"https://api.anthropic.com": anthropic_url, "${CLAWGATE_PORT:-8080}": "0"}
     if feishu_url:
-        added = (
-            f'mode: webhook\n    baseUrl: "{feishu_url}"\n    streaming: off\n    timestampWindowSeconds: null\n    #'
-        )
-        places |= {"${FEISHU_APP_ID:-}": APP_ID, "mode: auto  ": added}
+        added = "mode: webhook\n    streaming: off\n    timestampWindowSeconds: null\n    #"
+        places |= {
+            "${FEISHU_APP_ID:-}": APP_ID,
+            "mode: auto  ": added,
+            "${FEISHU_BASE_URL:-https://open.feishu.cn}": feishu_url,
+        }
     for written, now in places.items():
         assert text.count(written) == 1, written
         text = text.replace(written, now)
@@ -195,6 +198,25 @@ async def mistake_is_one_line(folder: Path) -> None:
     assert re.search(r"config\.yaml:\d+:\d+: agents\.lst: .*did you mean \"list\"", line)
 
 
+async def asks_instead_of_guessing(folder: Path) -> None:
+    """A question with choices waits over a restart, and the work continues with the answer."""
+
+    def model(body: dict[str, Any]) -> Any:
+        if "Tuesday" in str(body["messages"][-1]):
+            return says("Tuesday it is")
+        return calls(("ask", {"question": "Which day?", "options": ["Monday", "Tuesday"]}))
+
+    feishu = feishu_emulator()
+    async with bot(folder, script=model, emulator=feishu) as house:
+        await owned(house)
+        await house.say("plan the review")
+        await until(lambda: any("Which day?" in it.text for it in feishu.messages))
+        await house.idle()
+    async with bot(folder, script=model, emulator=feishu) as house:
+        await house.say("2")
+        await until(lambda: any("Tuesday it is" in it.text for it in feishu.messages))
+
+
 PROMISES: dict[str, Callable[[Path], Awaitable[None]]] = {
     r"reliability\.md": answered_after_a_kill,
     r"Never silent|outage|failure": failure_is_a_sentence,
@@ -204,6 +226,8 @@ PROMISES: dict[str, Callable[[Path], Awaitable[None]]] = {
     r"documents\.md": documents_are_read,
     r"console\.md": console_shows_each_turn,
     r"tasks\.md|later\.md": work_goes_on,
+    r"asks instead of guessing": asks_instead_of_guessing,
+    r"feishu-as-the-person\.md": as_the_person.test_feishu_reads_with_the_rights_of_the_one_who_asks,
     r"mistake in `config\.yaml`": mistake_is_one_line,
 }
 """A pattern that the bullet has, such as the page that it links, and what it promises."""

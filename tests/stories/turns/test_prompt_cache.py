@@ -98,7 +98,7 @@ COMMAND_POLICIES: list[tuple[str, dict[str, Any], set[str], set[str]]] = [
     ("commands: { model: off, usage: off, new: owner }", {}, {"help", "think"}, {"new", "why"}),
     ("commands: { model: everyone, reasoning: off }", IN_GROUP, {"help", "model"}, HEARING),
 ]
-ELSEWHERE = {"tasks", "schedules", "approve", "approvals", "pair", "claim", "agent"}
+ELSEWHERE = {"tasks", "schedules", "approve", "approvals", "pair", "claim", "agent", "login", "logout"}
 """The commands that would do nothing for an owned bot without pairing, whose one agent has tools for files alone."""
 
 
@@ -120,7 +120,7 @@ async def test_prompt_cache_prompt_is_the_same_for_everybody_in_a_chat(
     named = [set(re.findall(r"/(\w+)", line)) for line in section.splitlines()[1:]]
     config = house.gateway.config
     switched_off = {name for name, audience in config.commands.items() if audience == "off"}
-    others = ELSEWHERE | ALIASES | switched_off | (set() if where else {"listen", "unlisten"})
+    others = ELSEWHERE | ALIASES | switched_off | ({"forget", "mydata"} if where else {"listen", "unlisten"})
     assert named[0] | (named[1] if len(named) > 1 else set()) == set(COMMANDS) - others
     assert named[0] >= everybodys
     assert (named[1] if len(named) > 1 else set()) == owners
