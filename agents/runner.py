@@ -210,6 +210,7 @@ class AgentRunner:
             emit=emit,
             limits=self.limits,
             mode=self.exec_config.mode,
+            names=permitted((*self._layers, *turn.layers), self.names),
             now=self.now,
             budget=budget,
             gate=gate,

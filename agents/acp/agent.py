@@ -7,7 +7,7 @@ and says so.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -70,6 +70,9 @@ HISTORY_CHARS = 8_000
 FILE_BYTES_MAX = 10 * 1024 * 1024
 TITLE_CHARS = 300
 NO_USAGE = Usage()
+_CHANGES = ("write", "edit")
+_NEEDS = {"edit": _CHANGES, "delete": _CHANGES, "move": _CHANGES, "execute": ("exec",), "read": ("read",)}
+"""The gateway's tools for each kind of call, one of which a person must have for the program to make it."""
 _MARKS = {"completed": "x", "in_progress": "~", "pending": " "}
 
 log = structlog.get_logger()
@@ -90,6 +93,8 @@ class AcpRun:
     emit: Emit
     limits: TurnLimits
     mode: ExecMode
+    names: Collection[str]
+    """The tools that the people of this turn have: a request of the program needs the one that does the same."""
     now: Callable[[], float]
     budget: Budget | None = None
     gate: Gate | None = None
@@ -237,7 +242,7 @@ class AcpWork:
         run, known = self.run, self._calls.get(call.tool_call_id)
         title = _line(call.title or (known.arguments or {}).get("title", "") if known else call.title or "")
         kind = call.kind or (known.name if known else "other")
-        if run.mode == "deny":
+        if run.mode == "deny" or not self._has(_NEEDS.get(kind, ())):
             return False
         arguments = {"title": title, "kind": kind, "input": call.raw_input, "content": _diffs(call)}
         request = _request(kind, arguments, run)
@@ -265,7 +270,16 @@ class AcpWork:
             return None
         return True
 
+    def _has(self, tools: Sequence[str]) -> bool:
+        return not tools or any(it in self.run.names for it in tools)
+
+    def _check(self, tools: Sequence[str]) -> None:
+        if not self._has(tools):
+            raise ToolError("NOT_ALLOWED", f"the tool {' or '.join(tools)} is not allowed here")
+
     async def read(self, path: str) -> str:
+        self._check(("read",))
+
         def content() -> str:
             with self.run.folder.reading(path) as fd, open(fd, "rb", closefd=False) as file:
                 data = file.read(FILE_BYTES_MAX + 1)
@@ -276,6 +290,7 @@ class AcpWork:
         return await asyncio.to_thread(content)
 
     async def write(self, path: str, text: str) -> None:
+        self._check(_CHANGES)
         await asyncio.to_thread(self.run.folder.write, path, text.encode(errors="replace"))
 
     async def ended(self, response: Any, session: str) -> TurnResult:

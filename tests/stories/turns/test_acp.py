@@ -151,6 +151,18 @@ async def test_acp_permission_follows_the_exec_mode(tmp_path: Path, mode: str, e
         assert (workspace(house) / "a.txt").exists() is edited
 
 
+async def test_acp_requests_need_the_tool_that_does_the_same(tmp_path: Path) -> None:
+    """Bob has no tool that changes files: the program's requests in his chat are rejected, in Alice's they are not."""
+    more = f'{OWNED}\ntools: {{ senders: {{ "feishu:{BOB}": {{ deny: [write, edit, exec] }} }} }}'
+    async with coding(tmp_path, mode="allow", more=more) as house:
+        assert "Edited" in await answer(house, "edit a.txt x")
+        bobs = {"sender": BOB, "chat": "oc_b0b00000000000000000000000000"}
+        assert "rejected" in await answer(house, "edit b.txt x", **bobs)
+        assert "Not written" in await answer(house, "write b.txt x", **bobs)
+        assert "It says x" in await answer(house, "read a.txt", **bobs)
+        assert not (workspace(house) / "b.txt").exists()
+
+
 async def test_acp_files_stay_in_the_workspace(tmp_path: Path) -> None:
     async with coding(tmp_path) as house:
         assert "Written." in await answer(house, "write notes/a.txt kept words")
