@@ -23,6 +23,7 @@ from gateway.config.root import Config
 from gateway.http.request import Unserved
 from gateway.state.owners import OWNERS_NOTICE
 from gateway.state.runtime import Runtime
+from gateway.store.errors import StoreUnavailable
 from gateway.store.sessions import LOCAL_PERSON
 
 IN_FORCE_SECONDS = 20.0
@@ -96,11 +97,14 @@ class AppScan:
         except DeliveryError as error:
             self._state = "refused"
             log.warning("feishu_scan_failed", error=str(error))
+        except TimeoutError:  # an OSError, too
+            self._state = "late"
         except OSError as error:
             self._state = "unwritten"
             log.error("feishu_app_not_kept", app=self._app_id, error=error.strerror)
-        except TimeoutError:
-            self._state = "late"
+        except StoreUnavailable as error:  # the owner cannot be stored, so the app is not put in force
+            self._state = "refused"
+            log.error("feishu_app_not_kept", app=self._app_id, error=str(error))
 
     async def _adopt(self, app: NewApp) -> None:
         runtime, now = self.runtime, self.runtime.now()

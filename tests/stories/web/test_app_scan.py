@@ -115,6 +115,16 @@ async def test_app_scan_whose_env_file_is_unwritable_says_so(tmp_path: Path) -> 
         assert await ended(gateway) == {"state": "unwritten", "app": APP_ID}
 
 
+async def test_app_scan_that_no_reload_takes_up_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gateway.operate.scan.IN_FORCE_SECONDS", 0.2)
+    async with house(tmp_path) as (gateway, feishu):
+        await begin(gateway)
+        (tmp_path / "config.yaml").write_text("nonsense: 1\n")
+        feishu.registrations.confirm(APP_ID, SECRET, "ou_scanner1")
+        assert await ended(gateway) == {"state": "late", "app": APP_ID}
+        assert f"FEISHU_APP_ID='{APP_ID}'" in gateway.dotenv.read_text()
+
+
 async def test_app_scan_needs_the_operator(tmp_path: Path) -> None:
     users = f"server: {{ host: 0.0.0.0, adminToken: {'o' * 40}, users: {{ ann: {'a' * 40} }} }}"
     async with house(tmp_path, more=users) as (gateway, feishu):
