@@ -285,7 +285,7 @@ class AgentRunner:
         memory = (MEMORY,) if turn.with_owner or self._memory_is_own else ()
         workspace = whole.serving(uploads=whole.uploads, mounts=mounts, writable=memory)
         abilities = {*turn.actions, *(turn.directives if self.files.reads(turn.layers) else ())}
-        tools = [*self._built_in.tools(workspace, abilities), *self._own.tools]
+        tools = [*self._built_in.tools(workspace, abilities, names), *self._own.tools]
         tools += self.servers.tools(self.config.tools) if self.servers else ()
         if stand_in is not None:
             tools = [*stand_in(tools)]

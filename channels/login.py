@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Literal, Protocol, TypeAlias, runtime_checkable
 
 from channels.channel import Channel
+from channels.message import DocumentLink
 
 LoginReason: TypeAlias = Literal[
     "pending", "slow_down", "denied", "expired", "lost", "ended", "busy", "barred", "policy", "app_lacks", "refused"
@@ -96,6 +97,9 @@ class LogsIn(Channel, Protocol):
     @property
     def address(self) -> str:
         """The address of the platform's API, without a path."""
+
+    def links(self, text: str) -> tuple[DocumentLink, ...]:
+        """Return the links in a text to documents of the platform, each once, in order. No request is made."""
 
     async def app_token(self, refused: str = "") -> str:
         """Return the app's own access token, a new one if the current one is `refused`. Raises DeliveryError."""

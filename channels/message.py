@@ -102,6 +102,20 @@ class Quote:
     """True for the first message of the thread, which the platform quotes in every message there."""
 
 
+LinkKind: TypeAlias = Literal["docx", "wiki", "sheet", "bitable"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DocumentLink:
+    """A link to a document of the platform. `part` is the sheet or the table that it shows, if it names one."""
+
+    kind: LinkKind
+    token: str
+    part: str = ""
+    quoted: bool = False
+    """True if only the quoted message has it."""
+
+
 OriginKind: TypeAlias = Literal["schedule", "task", "result", "process", "hook", "send", "login"]
 """`task`: a delegated task; `result`: its result; `process`: the end of a background command; `login`: a turn continues
 after the login that it waited for."""
@@ -151,6 +165,8 @@ class MessageContext:
     mentioned: bool = False
     attachments: tuple[Attachment, ...] = ()
     reply_to: Quote | None = None
+    links: tuple[DocumentLink, ...] = ()
+    """The links to documents of the platform in `text` and in the quoted one, as the channel found them."""
     more: bool = False
     """True if more is likely to follow: an album, or a paste that the platform split."""
     mark: str = ""

@@ -18,6 +18,7 @@ from tools.documents.document import Documents
 from tools.edit import Edit, Write
 from tools.exec import Exec
 from tools.feishu.config import FeishuToolConfig
+from tools.feishu.links import FeishuLinks
 from tools.feishu.tool import FeishuTool
 from tools.folder import FolderTools, folder_tools
 from tools.identity import Identities
@@ -91,11 +92,21 @@ class Catalog:
         self.fetcher = Fetcher(self.web.fetch)
         # Separate, so that slow name servers of a command do not delay `web_fetch`.
         self.network = WebClient(self.web.fetch) if self.exec_config.network else None
+        self.feishu_tool = FeishuTool(self.feishu, self.ports.identities)
 
-    def tools(self, workspace: Workspace, abilities: Collection[str] = ("send",)) -> list[Tool]:
-        """Build the tools. `abilities` is what the `message` tool can do in the turn's chat."""
+    def tools(
+        self, workspace: Workspace, abilities: Collection[str] = ("send",), permitted_names: Collection[str] = ()
+    ) -> list[Tool]:
+        """Build the tools. `abilities` is what the `message` tool can do in the turn's chat; `permitted_names` are those
+        of the turn: a link to a document is opened with the rights of the platform's tool."""
         built = (build(self, workspace) for name, build in _BUILDERS.items() if name in self.names)
-        return [replace(it, abilities=frozenset(abilities)) if isinstance(it, MessageTool) else it for it in built]
+        links = FeishuLinks(tool=self.feishu_tool, permitted="feishu" in permitted_names)
+        return [
+            replace(it, abilities=frozenset(abilities))
+            if isinstance(it, MessageTool)
+            else (replace(it, links=links) if isinstance(it, Read) else it)
+            for it in built
+        ]
 
     def shell(self, workspace: Workspace) -> Exec:
         return Exec(workspace, self.exec_config, self.exec_slots, self.ports.sandbox, self.result_chars, self.network)
@@ -115,7 +126,7 @@ _BUILDERS: dict[str, Callable[[Catalog, Workspace], Tool]] = {
     "process": lambda catalog, workspace: Process(catalog.shell(workspace), catalog.ports.processes),
     "web_fetch": lambda catalog, _: WebFetch(catalog.fetcher, catalog.result_chars),
     "web_search": lambda catalog, _: WebSearch(catalog.web.search),
-    "feishu": lambda catalog, _: FeishuTool(catalog.feishu, catalog.ports.identities),
+    "feishu": lambda catalog, _: catalog.feishu_tool,
     "task": lambda catalog, _: TaskTool(catalog.ports.delegate),
     "schedule": lambda catalog, _: ScheduleTool(catalog.ports.schedules),
     "ask": lambda catalog, _: AskTool(catalog.ports.answers),

@@ -7,6 +7,7 @@ model: the gateway adds each one to the scrubber before it hands it out.
 from collections.abc import Sequence
 from typing import Final, Protocol
 
+from channels.message import DocumentLink
 from tools.tool import Call, ToolError
 
 NEEDS_PERSON: Final = "NEEDS_PERSON"
@@ -20,6 +21,9 @@ class Identities(Protocol):
 
     def address(self, account: str) -> str:
         """Return the address of the account's platform, such as https://open.feishu.cn. Raises ToolError UNAVAILABLE."""
+
+    def links(self, account: str, text: str) -> tuple[DocumentLink, ...]:
+        """Return the links in a text to documents of the account's platform. Raises ToolError UNAVAILABLE."""
 
     async def token(
         self, call: Call, account: str, *, person: bool, scopes: Sequence[str] = (), refused: str = ""

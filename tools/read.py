@@ -9,8 +9,9 @@ import asyncio
 import base64
 import os
 import re
-from dataclasses import dataclass
-from typing import Annotated
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, Protocol
 
 from pydantic import BeforeValidator, Field
 
@@ -23,6 +24,8 @@ from tools.tool import Arguments, Call, Image, ToolError, ToolResult
 from tools.workspace import Workspace
 
 TEXT_KINDS: tuple[DocumentKind, ...] = ("html", "csv")
+FENCE_CHARS = 300
+"""Reserved in a page of untrusted text for the lines around it."""
 _RANGE = re.compile(r"(\d{1,7})(?:\s*[-–]\s*(\d{1,7}))?")
 
 
@@ -62,6 +65,19 @@ class _OpenDocument:
     size: int
 
 
+class LinkReader(Protocol):
+    """Opens documents of a platform by their link."""
+
+    @property
+    def words(self) -> str:
+        """Return what the description of `read` says of links; empty if none is opened."""
+
+    def is_link(self, path: str) -> bool: ...
+
+    async def read(self, path: str, wanted: Wanted, call: Call) -> tuple[str, Answer]:
+        """Return a short name of the document, and its pages, which are untrusted. Raises ToolError."""
+
+
 @dataclass
 class Read:
     spec = ReadArguments.spec(
@@ -82,8 +98,18 @@ class Read:
     page_chars: int
     """Equals the longest result, so that no page is cut and the next one begins where it ends."""
     documents: Documents
+    links: LinkReader | None = None
+
+    def __post_init__(self) -> None:
+        if self.links is not None and self.links.words:
+            self.spec = replace(self.spec, description=f"{self.spec.description} {self.links.words}")
+
+    def uses(self, arguments: ReadArguments) -> Sequence[str]:
+        return ("feishu",) if self.links is not None and self.links.is_link(arguments.file_path) else ()
 
     async def run(self, arguments: ReadArguments, call: Call) -> ToolResult:
+        if self.links is not None and self.links.is_link(arguments.file_path):
+            return await self._linked(self.links, arguments, call)
         found = await asyncio.to_thread(self._read, arguments)
         if isinstance(found, ToolResult):
             return found
@@ -128,13 +154,28 @@ class Read:
             raise ToolError("NOT_FOUND", f"there is no page {first:,}: {answer.title(document.kind)}")
         details = {"bytes": document.size, "firstPage": first, "pages": answer.total}
         if arguments.by_lines or len(answer.texts[0]) > chars_max:
-            return await asyncio.to_thread(self._lines, answer, first, arguments, details)
+            return await asyncio.to_thread(self._lines, answer, first, arguments, details, self.page_chars)
         pictures = await asyncio.to_thread(_pictures, answer, called(arguments.file_path))
         return ToolResult(content=(_shown(answer, first), *pictures), details=details)
 
-    def _lines(self, answer: Answer, page: int, arguments: ReadArguments, details: dict[str, int]) -> ToolResult:
+    async def _linked(self, links: LinkReader, arguments: ReadArguments, call: Call) -> ToolResult:
+        first, last = _range(arguments.page)
+        chars = max(1, self.page_chars - FENCE_CHARS)
+        wanted = Wanted(first=first, last=last, sheet=arguments.sheet or "", chars_max=max(1, chars - NOTE_CHARS))
+        name, answer = await links.read(arguments.file_path, wanted, call)
+        if not answer.texts:
+            raise ToolError("NOT_FOUND", f"there is no page {first:,}; it has {answer.total:,}")
+        details = {"url": name, "firstPage": first, "pages": answer.total}
+        if arguments.by_lines or len(answer.texts[0]) > wanted.chars_max:
+            found = await asyncio.to_thread(self._lines, answer, first, arguments, details, chars)
+            return replace(found, external=True)
+        return ToolResult(content=(_shown(answer, first),), details=details, external=True)
+
+    def _lines(
+        self, answer: Answer, page: int, arguments: ReadArguments, details: Mapping[str, Any], chars: int
+    ) -> ToolResult:
         head = f"{_head(answer, page, page)}\n"
-        room = max(1, self.page_chars - len(head))
+        room = max(1, chars - len(head))
         page_read = text_page(answer.texts[0], arguments.offset or 1, arguments.limit, room, byte=arguments.byte)
         (text,) = page_read.content
         return ToolResult(content=(f"{head}{text}",), details=details)

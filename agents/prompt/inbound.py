@@ -27,6 +27,7 @@ NAME_CHARS_MAX = 128
 TITLE_CHARS_MAX = 256
 QUOTE_CHARS_MAX = 2_000
 ATTACHMENTS_MAX = 10
+LINKS_MAX = 10
 NOTES_SHOWN = 10
 NOTE_CHARS_SHOWN = 500
 NOTES_CHARS_MAX = 2_000
@@ -173,6 +174,12 @@ def _untrusted(context: MessageContext, zone: tzinfo) -> Iterator[str]:
     if quote is not None:
         texts = {"sender": capped(quote.sender, NAME_CHARS_MAX), "text": capped(quote.text, QUOTE_CHARS_MAX)}
         yield _labelled("Replied message", {"message_id": capped(quote.message_id, ID_CHARS_MAX), **texts})
+    if context.links:
+        links: list[Members] = [
+            {"kind": it.kind, "token": it.token, "part": it.part or None, "quoted": it.quoted or None}
+            for it in context.links[:LINKS_MAX]
+        ]
+        yield _labelled("Links", {"links": links, "left_out": max(0, len(context.links) - LINKS_MAX) or None})
     if chat.title:
         yield _labelled("Group subject", {"subject": capped(chat.title, TITLE_CHARS_MAX)})
     if context.attachments:

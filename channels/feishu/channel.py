@@ -37,13 +37,13 @@ from channels.feishu.api import FeishuApi
 from channels.feishu.config import FeishuAccount, listens
 from channels.feishu.connection import LongConnection
 from channels.feishu.content import is_incomplete as is_incomplete_text
-from channels.feishu.content import receipt
+from channels.feishu.content import links_in, receipt
 from channels.feishu.doctor import CAUSES, cause_of
 from channels.feishu.login import FeishuLogin
 from channels.feishu.outgoing import FeishuOutgoing, is_closed, split
 from channels.feishu.people import People, Reactions, fetch_file, react
 from channels.marks import BUNDLE
-from channels.message import Attachment, File, MessageContext, Outbound
+from channels.message import Attachment, DocumentLink, File, MessageContext, Outbound
 from channels.pace import Pace, SingleFlight
 from channels.wire import mapping
 from channels.wire import text as text_of
@@ -167,12 +167,17 @@ class FeishuChannel:
             forwarded = (quoted.text or "").startswith(BUNDLE)
             own = quoted.sender in (context.sender.id, self._config.app_id) and not forwarded
             quoted = replace(quoted, foreign=not own)
+        quote, text = quoted or answers, context.text if whole is None else whole.text
+        links = self.links(text)
+        if quote and quote.text:
+            links += tuple(replace(it, quoted=True) for it in self.links(quote.text) if it not in links)
         return replace(
             context,
             sender=replace(context.sender, name=name or context.sender.id),
             chat=replace(context.chat, title=title),
-            reply_to=quoted or answers,
-            text=context.text if whole is None else whole.text,
+            reply_to=quote,
+            links=links,
+            text=text,
             mark="" if whole and not whole.text else context.mark,
             attachments=whole.attachments if whole else context.attachments,
         )
@@ -232,6 +237,9 @@ class FeishuChannel:
 
     async def fetch(self, attachment: Attachment, *, bytes_max: int) -> File:
         return await fetch_file(self._api, attachment, bytes_max=bytes_max)
+
+    def links(self, text: str) -> tuple[DocumentLink, ...]:
+        return links_in(text, self._config.base_url)
 
     async def app_token(self, refused: str = "") -> str:
         return await self._api.app_token(refused)

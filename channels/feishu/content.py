@@ -13,7 +13,9 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, tzinfo
+from itertools import islice
 from typing import Any
+from urllib.parse import parse_qsl, urlsplit
 
 from channels.channel import Arrived, Ignored, Membership, NotReady, Reacted, Recalled, Receipt, Rejected
 from channels.feishu.card import FIELD, TICK, UNREADABLE_CARD, read_card
@@ -26,6 +28,8 @@ from channels.message import (
     Attachment,
     AttachmentKind,
     Chat,
+    DocumentLink,
+    LinkKind,
     MessageContext,
     Press,
     Quote,
@@ -36,6 +40,7 @@ from channels.wire import clean, loads, mapping, scalar, text
 from channels.wire import text as text_of
 
 OPTIONS_MAX = 20
+LINKS_MAX = 50
 BUNDLES = "merge_forward"
 """Message type whose text is `BUNDLE` until `People` has fetched it."""
 UNREAD = "[message whose content has not come with it]"
@@ -66,6 +71,31 @@ def read(kind: str, raw: object, names: PeopleNames, zone: tzinfo = UTC) -> Cont
 def is_incomplete(text: str) -> bool:
     """Return True if Feishu may return the full message by its id."""
     return text == UNREAD or UNREADABLE_CARD in text
+
+
+BRANDS = ("feishu.cn", "larksuite.com")
+_KINDS: Mapping[str, LinkKind] = {
+    "docx": "docx", "wiki": "wiki", "sheets": "sheet", "base": "bitable",
+}  # fmt: skip
+_PATH = r"/(docx|wiki|sheets|base)/([A-Za-z0-9]{3,64})(?![\w/-])(?:\?([\w=&-]*))?"
+
+
+def links_in(text: str, base_url: str) -> tuple[DocumentLink, ...]:
+    """Return the links in a text to documents of the brand whose open platform is at `base_url`, or of all brands if
+    that is another address, such as a proxy's."""
+    host = urlsplit(base_url).hostname or ""
+    domains = (host.removeprefix("open."),) if host.startswith("open.") else BRANDS
+    found: dict[DocumentLink, None] = {}
+    for domain in domains:
+        if f"{domain}/" not in text:
+            continue
+        for match in islice(
+            re.finditer(rf"https://(?:[\w-]+\.)*{re.escape(domain)}{_PATH}", text, re.ASCII), LINKS_MAX
+        ):
+            query = dict(parse_qsl(match[3] or ""))
+            part = query.get("sheet") or query.get("table") or ""
+            found[DocumentLink(kind=_KINDS[match[1]], token=match[2], part=part[:ID_CHARS_MAX])] = None
+    return tuple(found)
 
 
 def _unsupported(kind: str, content: Mapping[str, Any], names: PeopleNames) -> Content:

@@ -15,7 +15,7 @@ import structlog
 from channels.abilities import can
 from channels.channel import DeliveryError
 from channels.login import LoginFailed, LogsIn
-from channels.message import MessageContext
+from channels.message import DocumentLink, MessageContext
 from gateway.approvals.display import value
 from gateway.approvals.notices import Notice, Notices
 from gateway.later.pending import PendingLogins, WaitingTurn, login_error, sealed, stored_at_last
@@ -54,6 +54,9 @@ class Logins:
 
     def address(self, account: str) -> str:
         return self._channel(account).address
+
+    def links(self, account: str, text: str) -> tuple[DocumentLink, ...]:
+        return self._channel(account).links(text)
 
     async def token(
         self, call: Call, account: str, *, person: bool, scopes: Sequence[str] = (), refused: str = ""

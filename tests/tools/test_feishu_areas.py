@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from channels.message import Chat, MessageContext, Sender
+from channels.message import Chat, DocumentLink, MessageContext, Sender
 from tools.feishu.areas import ENDPOINTS, ROOT, Area, endpoint_of, joined, segments_of
 from tools.feishu.config import FeishuToolConfig
 from tools.feishu.tool import FeishuTool
@@ -32,6 +32,9 @@ class Unused:
     """`tools.identity.Identities` that is never asked."""
 
     def address(self, account: str) -> str:
+        raise NotImplementedError
+
+    def links(self, account: str, text: str) -> tuple[DocumentLink, ...]:
         raise NotImplementedError
 
     async def token(self, call: Call, account: str, **_: Any) -> str:

@@ -19,7 +19,7 @@ class FeishuToolConfig(Section):
 
     areas: Annotated[tuple[Area, ...], Listed] = ()
     """Parts of Feishu that may be called, out of `docs`, `wiki`, `sheets`, `bitable`, `calendar`, `tasks`, `contacts` and
-    `messages`. None means that there is no such tool."""
+    `messages`. None means that there is no such tool. With one of the first four, `read` opens links to it."""
     account: str = "default"
     """The Feishu account whose app and address are used."""
     acts_as: Annotated[ActsAs, Field(alias="as")] = "person"

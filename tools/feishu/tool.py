@@ -45,9 +45,26 @@ _NO_ACCESS = frozenset(
     }
 )
 _NOT_FOUND = frozenset(
-    {1770002, 131005, 1310214, 1310215, 1310216, 1254040, 1254041, 1254043, 191001, 193001, 1470404, 91402}
+    {
+        1770002,
+        1770003,
+        131005,
+        1310214,
+        1310215,
+        1310216,
+        1310249,
+        1254003,
+        1254004,
+        1254040,
+        1254041,
+        1254043,
+        191001,
+        193001,
+        1470404,
+        91402,
+    }
 )
-_BUSY = frozenset({99991400, 1254290, 1254291, 1310217, 1315203, 190005, 190010, 193005})
+_BUSY = frozenset({99991400, 1254036, 1254290, 1254291, 1254607, 1310217, 1315203, 190005, 190010, 193005})
 _PERMISSION = re.compile(r"[a-z][a-z0-9_.]*(?::[a-z0-9_.]+)+")
 log = structlog.get_logger()
 
@@ -126,6 +143,12 @@ class FeishuTool:
         return Subject(text=request.text, facts={"as": self.config.acts_as}, decider=decider)
 
     async def run(self, request: FeishuRequest, call: Call) -> ToolResult:
+        text = json.dumps(await self.data(request, call), ensure_ascii=False, separators=(",", ":"))
+        where = f"feishu:{request.path}"
+        return ToolResult(content=(text,), details={"url": where, "method": request.endpoint.method}, external=True)
+
+    async def data(self, request: FeishuRequest, call: Call) -> Mapping[str, Any]:
+        """Return the `data` of Feishu's answer. Raises ToolError for everything that it refuses."""
         keyed = _keyed(request, call)
         token = await self._token(request, call)
         answer = await self._sent(keyed, token)
@@ -134,9 +157,8 @@ class FeishuTool:
             answer = await self._sent(keyed, token)
         if answer.get("code") != 0:
             raise await self._refusal(request, call, answer)
-        text = json.dumps(answer.get("data") or {}, ensure_ascii=False, separators=(",", ":"))
-        where = f"feishu:{request.path}"
-        return ToolResult(content=(text,), details={"url": where, "method": request.endpoint.method}, external=True)
+        data = answer.get("data")
+        return data if isinstance(data, Mapping) else {}
 
     @property
     def _is_person(self) -> bool:
@@ -202,7 +224,7 @@ class FeishuTool:
             return ToolError("NO_ACCESS", message)
         if code in _NOT_FOUND:
             return ToolError(
-                "NOT_FOUND", f"there is no such object (Feishu's code {code}): check the token in the path"
+                "NOT_FOUND", f"there is no such object, or it was deleted (Feishu's code {code}): check its token"
             )
         if code in _BUSY:
             return ToolError("RATE_LIMITED", f"Feishu asks to slow down (code {code}); wait a moment", retryable=True)

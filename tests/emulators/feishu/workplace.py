@@ -1,9 +1,11 @@
 """Feishu's documents, sheets, tables, calendars, tasks and people, as far as tools call them, with rights per person.
 
 It refuses what Feishu refuses: a token without the scope, a person without access, an unknown path, a method or a body of
-another shape. `grant` gives a person, or the app, access to one object.
+another shape, a page size or a range beyond its limits. `grant` gives a person, or the app, access to one object.
 """
 
+import functools
+import re
 import secrets
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
@@ -22,6 +24,10 @@ APP = "app"
 DOC, SHEET, BASE, NODE, CALENDAR = "docxA", "shtA", "bscA", "wikA", "feishu.cn_cal@group.calendar.feishu.cn"
 Handler: TypeAlias = Callable[["Caller"], Any]
 BAD_BODY = 9499
+PAGE = {"block_id": DOC, "block_type": 1, "children": ["b1"], "page": {"elements": [{"text_run": {"content": "Plan"}}]}}
+LAMPS = {"block_id": "b1", "block_type": 2, "text": {"elements": [{"text_run": {"content": "Buy three lamps"}}]}}
+_RENDERED = ("ToString", "Formula", "FormattedValue", "UnformattedValue")
+_RANGE = re.compile(r"([A-Za-z0-9]+)!([A-Z]{1,3})([0-9]{1,7}):([A-Z]{1,3})([0-9]{1,7})")
 
 
 class Body(BaseModel, extra="forbid", strict=True):
@@ -118,7 +124,19 @@ class Workplace:
     app_scopes: set[str] = field(default_factory=set)
     access: dict[str, set[str]] = field(default_factory=dict)
     """Who may use each object."""
+    deleted: set[str] = field(default_factory=set)
+    node: tuple[str, str] = ("docx", DOC)
+    """The object of the wiki's node: its type and its token."""
+    blocks: list[dict[str, Any]] = field(default_factory=lambda: [PAGE, LAMPS])
     values: list[list[Any]] = field(default_factory=lambda: [["City", "Rain"], ["Hamburg", 7]])
+    tabs: list[dict[str, Any]] = field(
+        default_factory=lambda: [{"sheet_id": "0b1", "title": "Weather"}, {"sheet_id": "0b2", "title": "Empty"}]
+    )
+    grid: tuple[int, int] = (200, 20)
+    """The rows and columns of each sheet."""
+    fields: list[dict[str, Any]] = field(
+        default_factory=lambda: [{"field_id": "fldA", "field_name": "Name", "type": 1, "ui_type": "Text"}]
+    )
     records: dict[str, dict[str, Any]] = field(default_factory=dict)
     events: dict[str, dict[str, Any]] = field(default_factory=dict)
     tasks: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -134,6 +152,9 @@ class Workplace:
         """Answer the next request whose path ends so with this status instead."""
         self._answers.append((path, Response(status_code=status, headers=headers)))
 
+    def refuse_next(self, path: str, code: int, *, status: int = 400) -> None:
+        self._answers.append((path, JSONResponse({"code": code, "msg": "refused"}, status_code=status)))
+
     def grant(self, who: str, *objects: str) -> None:
         for it in objects:
             self.access.setdefault(it, set()).add(who)
@@ -144,6 +165,7 @@ class Workplace:
         rows = f"{base}/{{table}}/records"
         table: list[tuple[str, str, str, Handler, type[Body] | None]] = [
             ("GET", "docx/v1/documents/{doc}/raw_content", "docx:document:readonly", self._doc, None),
+            ("GET", "docx/v1/documents/{doc}/blocks", "docx:document:readonly", self._blocks, None),
             ("GET", "wiki/v2/spaces/get_node", "wiki:node:read", self._node, None),
             (
                 "GET",
@@ -217,6 +239,8 @@ class Workplace:
     def _may(self, caller: Caller, object_: str, *, missing: int, forbidden: int) -> None:
         if object_ not in (DOC, SHEET, BASE, NODE, CALENDAR):
             raise Refusal(missing, "not found", status=404)
+        if object_ in self.deleted:
+            raise Refusal({DOC: 1770003, SHEET: 1310249}.get(object_, missing), "deleted", status=400)
         if caller.who not in self.access.get(object_, ()):
             raise Refusal(forbidden, "no permission", status=403)
 
@@ -224,17 +248,41 @@ class Workplace:
         self._may(caller, caller.path["doc"], missing=1770002, forbidden=1770032)
         return {"content": "The plan of Ann\nBuy three lamps"}
 
+    def _blocks(self, caller: Caller) -> Any:
+        self._may(caller, caller.path["doc"], missing=1770002, forbidden=1770032)
+        return _page(caller, self.blocks, size_max=500, default=500, bad_size=1770001, bad_token=1770022)
+
     def _node(self, caller: Caller) -> Any:
         self._may(caller, caller.query.get("token", ""), missing=131005, forbidden=131006)
-        return {"node": {"node_token": NODE, "obj_type": "docx", "obj_token": DOC, "title": "Plan"}}
+        obj_type, obj_token = self.node
+        return {"node": {"node_token": NODE, "obj_type": obj_type, "obj_token": obj_token, "title": "Plan"}}
 
     def _tabs(self, caller: Caller) -> Any:
         self._may(caller, caller.path["token"], missing=1310214, forbidden=1310213)
-        return {"sheets": [{"sheet_id": "0b1", "title": "Weather", "index": 0}]}
+        rows, columns = self.grid
+        grid = {
+            "grid_properties": {"row_count": rows, "column_count": columns},
+            "resource_type": "sheet",
+            "hidden": False,
+        }
+        return {"sheets": [{**grid, "index": index, **it} for index, it in enumerate(self.tabs)]}
 
     def _values(self, caller: Caller) -> Any:
+        """The cells of the range alone, with null for those that are empty."""
         self._sheet(caller, caller.path["range"])
-        return {"revision": 1, "valueRange": {"range": caller.path["range"], "values": self.values}}
+        options = {"valueRenderOption": _RENDERED, "dateTimeRenderOption": ("FormattedString",)}
+        if any(value not in options.get(name, ()) for name, value in caller.query.items()):
+            raise Refusal(90204, "wrong query", status=400)
+        match = _RANGE.fullmatch(caller.path["range"])
+        if match is None:
+            raise Refusal(90202, "wrong range", status=400)
+        left, top, right, end = _column(match[2]), int(match[3]), _column(match[4]), int(match[5])
+        if not (0 < top <= end <= self.grid[0] and left <= right <= self.grid[1]):
+            raise Refusal(90202, "range exceeds the grid", status=400)
+        own = self.values if match[1] == "0b1" else []
+        rows = [own[at] if at < len(own) else [] for at in range(top - 1, end)]
+        cells = [[row[at] if at < len(row) else None for at in range(left - 1, right)] for row in rows]
+        return {"revision": 1, "valueRange": {"majorDimension": "ROWS", "range": caller.path["range"], "values": cells}}
 
     def _write(self, caller: Caller) -> Any:
         self._sheet(caller, caller.body.value_range.range)
@@ -248,7 +296,7 @@ class Workplace:
 
     def _sheet(self, caller: Caller, range_: str) -> None:
         self._may(caller, caller.path["token"], missing=1310214, forbidden=1310213)
-        if range_.partition("!")[0] != "0b1":
+        if range_.partition("!")[0] not in [it["sheet_id"] for it in self.tabs]:
             raise Refusal(1310216, "sheet not found", status=400)
 
     def _base(self, caller: Caller) -> None:
@@ -258,21 +306,30 @@ class Workplace:
 
     def _tables(self, caller: Caller) -> Any:
         self._base(caller)
-        return {"items": [{"table_id": "tblA", "name": "Leads"}], "has_more": False}
+        tables = [{"table_id": "tblA", "name": "Leads"}]
+        return _page(caller, tables, size_max=100, default=20, bad_size=1254002, bad_token=1254002)
 
     def _fields(self, caller: Caller) -> Any:
         self._base(caller)
-        return {"items": [{"field_id": "fldA", "field_name": "Name", "type": 1}], "has_more": False}
+        return _page(caller, self.fields, size_max=100, default=20, bad_size=1254002, bad_token=1254002)
 
     def _search(self, caller: Caller) -> Any:
         self._base(caller)
-        items = [{"record_id": id_, "fields": fields} for id_, fields in self.records.items()]
-        return {"items": items, "has_more": False, "total": len(items)}
+        items = [
+            {"record_id": id_, "fields": {name: self._given_back(name, it) for name, it in fields.items()}}
+            for id_, fields in self.records.items()
+        ]
+        return _page(caller, items, size_max=500, default=20, bad_size=1254002, bad_token=1254002)
+
+    def _given_back(self, name: str, value: Any) -> Any:
+        """Text comes back in parts."""
+        is_text = any(it["type"] == 1 for it in self.fields if it["field_name"] == name)
+        return [{"text": value, "type": "text"}] if is_text and isinstance(value, str) else value
 
     def _create_records(self, caller: Caller) -> Any:
         self._base(caller)
         made = {f"rec{len(self.records) + number}": it.fields for number, it in enumerate(caller.body.records)}
-        if any(set(it) - {"Name"} for it in made.values()):
+        if any(set(it) - {it["field_name"] for it in self.fields} for it in made.values()):
             raise Refusal(1254045, "FieldNameNotFound", status=400)
         self.records |= made
         return {"records": [{"record_id": id_, "fields": fields} for id_, fields in made.items()]}
@@ -342,6 +399,26 @@ class Workplace:
             raise Refusal(40003, "query is required", status=400)
         found = [{"open_id": id_, "name": name} for id_, name in self.logins.users.items() if words in name]
         return {"users": found, "has_more": False}
+
+
+def _page(
+    caller: Caller, items: list[dict[str, Any]], *, size_max: int, default: int, bad_size: int, bad_token: int
+) -> dict[str, Any]:
+    """One page of the items, as the query asks for it."""
+    query = dict(caller.query)
+    size, token = query.pop("page_size", str(default)), query.pop("page_token", "p0")
+    if not size.isdecimal() or not 0 < int(size) <= size_max or query:
+        raise Refusal(bad_size, "invalid param", status=400)
+    if not re.fullmatch(r"p[0-9]{1,7}", token) or int(token[1:]) > len(items):
+        raise Refusal(bad_token, "invalid page token", status=400)
+    start = int(token[1:])
+    end = min(len(items), start + int(size))
+    following = {"page_token": f"p{end}"} if end < len(items) else {}
+    return {"items": items[start:end], "has_more": end < len(items), "total": len(items), **following}
+
+
+def _column(letters: str) -> int:
+    return functools.reduce(lambda number, letter: number * 26 + ord(letter) - ord("A") + 1, letters, 0)
 
 
 async def _given(request: Request, body: type[Body] | None) -> Any:
