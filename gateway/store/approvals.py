@@ -15,7 +15,6 @@ import orjson
 from sqlalchemy import Connection
 
 from gateway.store.operations import Database, Lock, lock, reads, run, writes
-from gateway.store.statements import WAITS, OutboxStatus
 
 State: TypeAlias = Literal[
     "pending", "approved", "spawned", "finished", "interrupted", "denied", "expired", "cancelled", "undeliverable"
@@ -132,13 +131,13 @@ _LATELY = """
 SELECT surfaces FROM approval WHERE created > :since AND created <= :at AND tool <> 'ask'
 AND state NOT IN ('approved', 'spawned', 'finished', 'interrupted')
 """
-_SENT = f"""
+_SENT = """
 SELECT o.ext_id FROM outbox o JOIN inbox i ON i.id = o.turn
-WHERE i.dedupe = :dedupe AND o.status = {OutboxStatus.SENT:d} ORDER BY o.part
+WHERE i.dedupe = :dedupe AND o.status = 2 ORDER BY o.part
 """
-_GIVEN_UP = f"""
+_GIVEN_UP = """
 SELECT count(*) FROM inbox i WHERE i.dedupe IN :dedupes
-AND EXISTS (SELECT 1 FROM outbox o WHERE o.turn = i.id AND o.status = {OutboxStatus.FAILED:d})
+AND EXISTS (SELECT 1 FROM outbox o WHERE o.turn = i.id AND o.status = 3)
 """
 
 
@@ -442,7 +441,7 @@ def _forget_answers(connection: Connection, turns: Sequence[int]) -> None:
 def _forget_notices(connection: Connection, row: Any) -> None:
     names = {"notices": _notices(row)}
     run(connection, "DELETE FROM outbox WHERE turn IN (SELECT id FROM inbox WHERE dedupe IN :notices)", **names)
-    run(connection, f"UPDATE inbox SET body = '' WHERE dedupe IN :notices AND NOT {WAITS}", **names)
+    run(connection, "UPDATE inbox SET body = '' WHERE dedupe IN :notices AND status <> 0", **names)
 
 
 def forget_words(connection: Connection, turn: int) -> None:

@@ -22,7 +22,7 @@ from channels.message import MessageContext
 from channels.web.archive import MessageBody, Unkept, attachment_of
 from gateway.store.inbound import Inbound, inbound_json
 from gateway.store.operations import Database, reads, run, writes
-from gateway.store.statements import GAPS_OF, NEVER
+from gateway.store.statements import GAPS, NEVER
 
 Gap = tuple[int, int]
 """Two numbers; the messages between them are not on the branch."""
@@ -262,7 +262,7 @@ def _follow(connection: Connection, sid: str, turn: int, key: str) -> bool:
 def _write(connection: Connection, sid: str, turn: int, gaps: Sequence[Gap]) -> bool:
     """Write the gaps of a turn. Each turn inherits the gaps of the one before it, so only changes are written; an
     empty gap means that it has none."""
-    known = [tuple(row) for row in run(connection, f"{GAPS_OF.format(':turn')} ORDER BY first", sid=sid, turn=turn)]
+    known = [tuple(row) for row in run(connection, GAPS, sid=sid, turn=turn)]
     if known == (gaps := list(gaps) or [(0, 0)]) or (not known and gaps == [(0, 0)]):
         return False
     run(connection, "DELETE FROM gap WHERE sid = :sid AND turn = :turn", sid=sid, turn=turn)

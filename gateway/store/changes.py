@@ -26,7 +26,7 @@ from gateway.store.inbound import Inbound, inbound_json
 from gateway.store.operations import Database, run, writes
 from gateway.store.records import SessionMark
 from gateway.store.sessions import control_session, conversation, session_parts
-from gateway.store.statements import MARK, NEVER, TO_SEND, WAITS, InboxStatus, OutboxStatus
+from gateway.store.statements import MARK, NEVER, InboxStatus
 from tools.tool import note_source, schedule_source, task_source, turn_source, upload_source
 from tools.workspace import UPLOADS, folder_name
 
@@ -55,24 +55,24 @@ _IN_ROW = "SELECT place, parts FROM spoken WHERE sid = :sid AND seq = :seq AND p
 _WITHDRAW = "UPDATE spoken SET how = 'withdrawn', parts = 1 WHERE sid = :sid AND seq = :seq AND place = :place"
 RECALLED = "recalled"
 
-ROW = f"""
+ROW = """
 SELECT i.id, i.sid, i.body, i.status, COALESCE(i.turn, i.id) AS turn,
     EXISTS (SELECT 1 FROM transcript t WHERE t.turn = COALESCE(i.turn, i.id) AND t.kind = 'user') AS begun,
-    EXISTS (SELECT 1 FROM inbox o WHERE o.id = COALESCE(i.turn, i.id) AND o.status > {InboxStatus.JOINED:d}) AS ended
+    EXISTS (SELECT 1 FROM inbox o WHERE o.id = COALESCE(i.turn, i.id) AND o.status > 1) AS ended
 FROM inbox i WHERE """
 FOUND = f"{ROW} (i.dedupe = :name OR i.dedupe_text = :name) AND i.body <> ''"
 SPOKEN = """
 SELECT sid, seq, place, turn, how, parts FROM spoken WHERE message = :message AND how <> 'copied' ORDER BY sid, seq, place
 """
-WAITING_SIDS = f"SELECT DISTINCT sid FROM inbox WHERE status = {InboxStatus.WAITING:d}"
+WAITING_SIDS = "SELECT DISTINCT sid FROM inbox WHERE status = 0"
 REVISE = "UPDATE session SET revision = revision + 1 WHERE id IN :sids"
 _LOCK = "UPDATE session SET revision = revision WHERE id IN :sids"
-COPIES = f"""
+COPIES = """
 SELECT id, body FROM inbox WHERE body LIKE :named AND id IN (
     SELECT id FROM inbox WHERE id IN :numbers
     UNION SELECT id FROM inbox WHERE turn IN :numbers
     UNION SELECT id FROM inbox WHERE sid IN :sids AND again IS NOT NULL
-    UNION SELECT id FROM inbox WHERE sid IN :sids AND status = {InboxStatus.WAITING:d}
+    UNION SELECT id FROM inbox WHERE sid IN :sids AND status = 0
 ) ORDER BY id
 """
 """Rows that may refer to a message: itself, what was answered with it or quoted it, copies of it, and what is
@@ -105,8 +105,8 @@ WHERE sid = :sid OR (parent = :sid AND turn = :turn)
 _SENT = "SELECT id, status, payload FROM outbox WHERE turn = :turn"
 _BLANK = f"""
 UPDATE outbox SET payload = :payload, poll = NULL,
-    reason = CASE status WHEN {OutboxStatus.QUEUED:d} THEN '{RECALLED}' ELSE reason END,
-    status = CASE WHEN {TO_SEND} AND NOT :replaces THEN {OutboxStatus.SENT:d} ELSE status END WHERE id = :id
+    reason = CASE status WHEN 0 THEN '{RECALLED}' ELSE reason END,
+    status = CASE WHEN status = 0 AND NOT :replaces THEN 2 ELSE status END WHERE id = :id
 """
 """A part that replaces a draft is still sent: without text it removes the draft."""
 _LAYERLESS = "UPDATE layer SET content = :content, prompt = '', tools = '', route = '' WHERE turn = :turn"
@@ -183,7 +183,7 @@ class DatabaseChanges(Database):
             run(connection, _FORGET_TASKS, sid=sid, turn=turn, at=at)
             forget_made(connection, sid, turn, at, revised=sids)
             forget_words(connection, turn)
-            if not run(connection, f"SELECT 1 FROM inbox WHERE id = :turn AND {WAITS}", turn=turn).first():
+            if not run(connection, "SELECT 1 FROM inbox WHERE id = :turn AND status = 0", turn=turn).first():
                 is_others_too = run(connection, _OTHERS, turn=turn).first() is not None
                 _wipe(connection, sid, turn, at, keeping=is_others_too)
         unanswered = [it for it in turns if run(connection, _UNANSWERED, turn=it[1]).scalar()]
@@ -297,7 +297,7 @@ def _withdraw_run(connection: Connection, sid: str, turn: int, at: float) -> Non
     """Remove the text of a reminder's run. A run that has not ended is left to its end, which finds it recalled."""
     for row in run(connection, _SAID_IN, sid=sid, turn=turn).all():
         withdraw(connection, row)
-    if not run(connection, f"SELECT 1 FROM inbox WHERE id = :turn AND {WAITS}", turn=turn).first():
+    if not run(connection, "SELECT 1 FROM inbox WHERE id = :turn AND status = 0", turn=turn).first():
         _wipe(connection, sid, turn, at)
 
 

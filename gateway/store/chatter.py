@@ -17,7 +17,6 @@ from channels.access import HISTORY_MAX
 from channels.message import MessageContext
 from gateway.store.operations import Database, reads, run, writes
 from gateway.store.sessions import chat_of, sender_of
-from gateway.store.statements import InboxStatus
 
 _KEEP = """
 INSERT INTO chatter (chat, thread, message, sender, body, at) VALUES (:chat, :thread, :message, :sender, :body, :at)
@@ -34,8 +33,8 @@ _UNREAD = """chat = :chat AND thread = :thread AND at <= :until AND at > COALESC
 ), 0)"""
 _SINCE = f"SELECT body FROM chatter WHERE {_UNREAD} AND body <> '' ORDER BY at DESC, message DESC LIMIT :limit"
 _COUNT = f"SELECT count(*) FROM chatter WHERE {_UNREAD}"
-_UNBEGUN = f"""
-SELECT body FROM inbox i WHERE sid = :sid AND status = {InboxStatus.WAITING:d} AND body <> ''
+_UNBEGUN = """
+SELECT body FROM inbox i WHERE sid = :sid AND status = 0 AND body <> ''
 AND NOT EXISTS (SELECT 1 FROM transcript t WHERE t.turn = i.id AND t.kind = 'user')
 """
 KEPT_MAX = HISTORY_MAX

@@ -20,7 +20,6 @@ from gateway.store.inbound import inbound_json
 from gateway.store.opening import connected
 from gateway.store.records import Delivery
 from gateway.store.sends import put
-from gateway.store.statements import InboxStatus, OutboxStatus
 
 
 class UnreadableMessage(OperatorError):
@@ -30,19 +29,19 @@ class UnreadableMessage(OperatorError):
 LISTED_MAX = 1_000
 _MESSAGES = f"""
 SELECT 'message' AS kind, id AS number, sid AS session, at, attempts
-FROM inbox WHERE status = {InboxStatus.DEAD:d} ORDER BY id DESC LIMIT {LISTED_MAX}
+FROM inbox WHERE status = 4 ORDER BY id DESC LIMIT {LISTED_MAX}
 """
 _PARTS = f"""
 SELECT 'part' AS kind, id AS number, sid AS session, created AS at, attempts, ambiguous, COALESCE(reason, '') AS reason
-FROM outbox WHERE status = {OutboxStatus.FAILED:d} ORDER BY id DESC LIMIT {LISTED_MAX}
+FROM outbox WHERE status = 3 ORDER BY id DESC LIMIT {LISTED_MAX}
 """
-_QUEUE_PART = f"""
-UPDATE outbox SET status = {OutboxStatus.QUEUED:d}, attempts = 0, next_at = 0, attempt_started_at = NULL, created = :at,
+_QUEUE_PART = """
+UPDATE outbox SET status = 0, attempts = 0, next_at = 0, attempt_started_at = NULL, created = :at,
     reason = NULL
-WHERE id = :number AND status = {OutboxStatus.FAILED:d}
+WHERE id = :number AND status = 3
 """
-_CLOSE_MESSAGE = f"""
-UPDATE inbox SET status = {InboxStatus.DONE:d} WHERE id = :number AND status = {InboxStatus.DEAD:d}
+_CLOSE_MESSAGE = """
+UPDATE inbox SET status = 2 WHERE id = :number AND status = 4
 RETURNING sid, body, sender
 """
 

@@ -106,8 +106,8 @@ class StoreEngine(Database):
         that is unchanged."""
         parts = [OutboxPart(**row) for row in rows(connection, sql.QUEUED, **lease.row)]
         waiting = rows(connection, sql.WAITING, **lease.row, waiting_max=waiting_max)
-        bounds = sql.bounds(history_turns, known)
-        entries = rows(connection, sql.HISTORY, sid=lease.sid, **bounds) if waiting else ()
+        names = {"sid": lease.sid, "before": waiting[0]["turn"]} | sql.bounds(history_turns, known) if waiting else {}
+        entries = rows(connection, sql.HISTORY, **names) if waiting else ()
         return View.of(parts, [dict(row) for row in waiting], [Entry(**row) for row in entries])
 
     @writes

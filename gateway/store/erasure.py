@@ -36,7 +36,7 @@ from gateway.store.files import PENDING
 from gateway.store.migrate import OVERWRITES, DatabaseUnusable
 from gateway.store.operations import Database, is_shared, reads, run
 from gateway.store.sessions import CHOICE, all_beside, conversation, is_of_person, session_parts, task_of
-from gateway.store.statements import NEVER, WAITS, InboxStatus
+from gateway.store.statements import NEVER
 from gateway.store.tasks import children_of, forget_tasks
 from tools.tool import turn_source
 
@@ -135,13 +135,13 @@ def _fill(connection: Connection, portion: Portion) -> None:
         turns = run(connection, f"SELECT DISTINCT turn FROM transcript WHERE {_SPAN.format('turn')}", **names)
         portion.numbers.update(turns.scalars())
         portion.messages.update(run(connection, _MESSAGES, **names).scalars())
-        ended, waits = (f"SELECT id, body FROM inbox WHERE {_SPAN.format('id')} AND {it} {WAITS}" for it in ("NOT", ""))
+        ended, waits = (f"SELECT id, body FROM inbox WHERE {_SPAN.format('id')} AND {it} status = 0" for it in ("NOT", ""))
         for row in run(connection, f"{ended} UNION ALL {waits}", **names):
             portion.numbers.add(row.id)
             with suppress(orjson.JSONDecodeError):
                 portion.messages.add(orjson.loads(row.body)["context"]["message_id"])
     kept = run(connection, "SELECT DISTINCT turn FROM transcript WHERE sid = :sid", sid=portion.sid).scalars()
-    waiting = run(connection, f"SELECT id FROM inbox WHERE sid = :sid AND {WAITS}", sid=portion.sid).scalars()
+    waiting = run(connection, "SELECT id FROM inbox WHERE sid = :sid AND status = 0", sid=portion.sid).scalars()
     portion.whole = {*kept, *waiting} <= portion.numbers
 
 
@@ -168,17 +168,17 @@ def aged(connection: Connection, sid: str, before: float) -> list[Portion]:
 
 TURNS_AT_ONCE = 50
 ROWS_AT_ONCE = 500
-_FORGET = f"""
-UPDATE inbox SET body = '', sid = '', sender = NULL, person = NULL, turn = NULL, status = {InboxStatus.OVERFLOW:d}
+_FORGET = """
+UPDATE inbox SET body = '', sid = '', sender = NULL, person = NULL, turn = NULL, status = 3
 WHERE id IN :numbers
 """
-_STOP = f"""
-UPDATE session SET stopped = COALESCE((SELECT max(id) + 1 FROM inbox WHERE sid = session.id AND {WAITS}), stopped)
+_STOP = """
+UPDATE session SET stopped = COALESCE((SELECT max(id) + 1 FROM inbox WHERE sid = session.id AND status = 0), stopped)
 WHERE id IN :sids
 """
-_RECOUNT = f"""
+_RECOUNT = """
 UPDATE session SET owner = NULL,
-    pending = (SELECT count(*) FROM inbox WHERE inbox.sid = session.id AND inbox.{WAITS})
+    pending = (SELECT count(*) FROM inbox WHERE inbox.sid = session.id AND inbox.status = 0)
 WHERE id IN :sids
 """
 _CLOSE_GAPS = """
@@ -186,8 +186,8 @@ DELETE FROM gap WHERE sid IN :sids AND NOT EXISTS (SELECT 1 FROM web_message WHE
 """
 """The last branch of a conversation needs no gaps: its messages do not mention branches, so no turn would correct
 them."""
-_NOTICES = f"""
-SELECT id, body FROM inbox WHERE dedupe >= 'gateway:notice:' AND dedupe < 'gateway:notice;' AND body <> '' AND NOT {WAITS}
+_NOTICES = """
+SELECT id, body FROM inbox WHERE dedupe >= 'gateway:notice:' AND dedupe < 'gateway:notice;' AND body <> '' AND status <> 0
 """
 _WITH_FILES = "SELECT sid, seq, message, parts FROM spoken WHERE turn IN :numbers AND parts > 0"
 _BESIDE = "SELECT DISTINCT sid, seq, turn, 0 AS parts FROM spoken WHERE"
@@ -213,7 +213,7 @@ def claim(connection: Connection, portions: Sequence[Portion], *, served: bool) 
             for sid in whole:
                 run(connection, "SELECT pg_notify(:channel, :sid)", channel=NOTIFY_CHANNEL, sid=sid)
         return active
-    waiting = run(connection, f"SELECT id FROM inbox WHERE sid IN :sids AND {WAITS}", sids=sids).scalars().all()
+    waiting = run(connection, "SELECT id FROM inbox WHERE sid IN :sids AND status = 0", sids=sids).scalars().all()
     meant = {number for it in portions for number in it.numbers}
     run(connection, _FORGET, numbers=[it for it in waiting if it in meant])
     run(connection, _RECOUNT, sids=sids)
@@ -273,7 +273,7 @@ def forget_session(connection: Connection, portion: Portion) -> Counter[str]:
     """Remove what else belongs to a session once its turns are gone. If other users' turns stay, summarised turns
     are read again, because the summary may contain the user's text."""
     removed: Counter[str] = Counter()
-    left = f"SELECT 1 FROM transcript WHERE sid = :sid UNION ALL SELECT 1 FROM inbox WHERE sid = :sid AND {WAITS}"
+    left = "SELECT 1 FROM transcript WHERE sid = :sid UNION ALL SELECT 1 FROM inbox WHERE sid = :sid AND status = 0"
     portion.whole = run(connection, f"{left} LIMIT 1", sid=portion.sid).first() is None
     after, until = portion.all_between or (min(portion.numbers, default=0) - 1, NEVER)
     names = {"sid": portion.sid, "after": after, "until": until, "all": [portion.sid, CHOICE + portion.sid]}

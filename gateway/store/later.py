@@ -19,7 +19,7 @@ from gateway.store.operations import Database, Lock, is_shared, lock, reads, run
 from gateway.store.records import Delivery, Lease
 from gateway.store.sends import put
 from gateway.store.sessions import saying_session
-from gateway.store.statements import NEVER, WAITS
+from gateway.store.statements import NEVER
 
 LaterState: TypeAlias = Literal["active", "paused", "done", "cancelled"]
 Why: TypeAlias = Literal["hand", "config", "gone", "unreadable"]
@@ -55,8 +55,8 @@ UPDATE later SET due = :next, resumes = NULL, by_hand = 0, state = :state,
 WHERE id = :id AND due = :due RETURNING id
 """
 _RAN = "UPDATE later SET ran = :at, runs = runs + 1, turn = :turn WHERE id = :id"
-_STILL_WAITS = f"SELECT 1 FROM inbox WHERE id = :turn AND {WAITS}"
-_OWN_WAITING = f"SELECT count(*) FROM inbox WHERE sid = :sid AND {WAITS} AND again IS NOT NULL"
+_STILL_WAITS = "SELECT 1 FROM inbox WHERE id = :turn AND status = 0"
+_OWN_WAITING = "SELECT count(*) FROM inbox WHERE sid = :sid AND status = 0 AND again IS NOT NULL"
 _END = "UPDATE later SET due = NULL, resumes = NULL, by_hand = 0, state = :state, why = :why WHERE id = :id"
 _AHEAD = f"""
 SELECT {_COLUMNS} FROM later

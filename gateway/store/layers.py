@@ -14,7 +14,7 @@ from sqlalchemy import Connection
 from gateway.store.operations import Database, reads, run, writes
 from gateway.store.records import Entry, Work
 from gateway.store.sessions import CHOICE, CONTROL, LOCAL_CHANNEL, session_parts
-from gateway.store.statements import GAPS_OF, NEVER, InboxStatus
+from gateway.store.statements import GAPS, NEVER
 
 TURNS_MAX = 50
 PRUNED_AT_ONCE = 500
@@ -42,7 +42,7 @@ OPEN = f"""
 SELECT i.id AS turn, i.sid, i.body, i.at AS accepted, EXISTS (
     SELECT 1 FROM transcript t WHERE t.turn = i.id AND t.kind = 'user'
 ) AS begun FROM inbox i
-WHERE i.status = {InboxStatus.WAITING:d} AND i.sid NOT LIKE '{CONTROL}%' AND i.sid IN (
+WHERE i.status = 0 AND i.sid NOT LIKE '{CONTROL}%' AND i.sid IN (
     SELECT id FROM session WHERE owner IS NOT NULL UNION ALL SELECT id FROM session WHERE owner IS NULL AND pending > 0
 ) ORDER BY i.id DESC LIMIT :limit
 """
@@ -196,7 +196,7 @@ class DatabaseLayers(Database):
     def stood(self, connection: Connection, sid: str, turn: int, *, until: float, history_turns: int) -> Work:
         """Return the conversation as a turn that began at `until` saw it: content that was summarised or undone
         later is included, and later settings are not."""
-        gaps = [tuple(it) for it in run(connection, GAPS_OF.format(":turn"), sid=sid, turn=turn)]
+        gaps = [tuple(it) for it in run(connection, GAPS, sid=sid, turn=turn)]
 
         def is_read(number: int, kind: str = "") -> bool:
             return kind == "settings" or not any(first <= number < last for first, last in gaps)

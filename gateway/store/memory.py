@@ -17,7 +17,6 @@ from agents.messages import message_json
 from agents.prompt.inbound import spoken
 from gateway.store.operations import Database, Lock, lock, reads, run, writes
 from gateway.store.records import Entry
-from gateway.store.statements import ON_BRANCH
 from tools.memory import Note, terms
 
 STEP_ROWS, STEP_TERMS = 200, 5_000
@@ -38,8 +37,10 @@ INSERT INTO indexed (sid, seq) SELECT :sid, :seq WHERE EXISTS (SELECT 1 FROM tra
 ON CONFLICT (sid) DO UPDATE SET seq = excluded.seq WHERE indexed.seq = :done RETURNING seq
 """
 """Writes nothing if another reader has indexed the same rows, or the session was erased."""
-_TURNS = f"""
-SELECT turn, kind, content FROM transcript t WHERE sid = :sid AND turn IN :turns AND {ON_BRANCH}
+_TURNS = """
+WITH gaps AS (SELECT first, last FROM gap WHERE sid = :sid AND turn = (SELECT max(turn) FROM gap WHERE sid = :sid))
+SELECT turn, kind, content FROM transcript t WHERE sid = :sid AND turn IN :turns
+AND NOT EXISTS (SELECT 1 FROM gaps WHERE t.turn >= first AND t.turn < last)
 AND NOT EXISTS (SELECT 1 FROM mark m WHERE m.sid = t.sid AND m.kind = 'undone' AND m.turn = t.turn)
 AND EXISTS (SELECT 1 FROM transcript f WHERE f.sid = t.sid AND f.turn = t.turn AND f.kind = 'final')
 ORDER BY seq

@@ -143,16 +143,11 @@ class Lock(IntEnum):
     APPROVALS = 7_305_843_001_231
 
 
+_LOCK = "SELECT pg_advisory_xact_lock(:kind)"
+_LOCK_NAMED = "SELECT pg_advisory_xact_lock(:kind, COALESCE(hashtext(CAST(:name AS TEXT)), 0))"
+
+
 def lock(connection: Connection, kind: Lock, name: str | None = None) -> None:
     """Acquire the lock until the commit."""
     if is_shared(connection):
-        key = ":kind, COALESCE(hashtext(CAST(:name AS TEXT)), 0)" if kind < 100 else ":kind"
-        run(connection, f"SELECT pg_advisory_xact_lock({key})", kind=int(kind), name=name)
-
-
-LOCK_ARRIVAL = f"""
-SELECT pg_advisory_xact_lock({Lock.SESSION:d}, hashtext(:sid)),
-    pg_advisory_xact_lock({Lock.SENDER:d}, hashtext(:sender)),
-    pg_advisory_xact_lock({Lock.CHAT:d}, hashtext(:chat))
-"""
-"""Waits for earlier messages on PostgreSQL; NULL waits for nothing."""
+        run(connection, _LOCK_NAMED if kind < 100 else _LOCK, kind=int(kind), name=name)

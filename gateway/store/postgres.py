@@ -27,7 +27,6 @@ from gateway.store.errors import NOTIFY_CHANNEL, DatabaseFault, Fenced, StoreUna
 from gateway.store.migrate import migrate, unusable
 from gateway.store.operations import rows
 from gateway.store.records import Acceptance, Delivery, Lease
-from gateway.store.statements import TO_SEND
 from gateway.store.store import Store
 
 POOL_WAIT_SECONDS = 2.0
@@ -44,14 +43,14 @@ KEEPALIVE: dict[str, Any] = {
     "tcp_user_timeout": 25_000,
     "connect_timeout": 5,
 }
-CLAIMABLE = f"""
+CLAIMABLE = """
 WITH dead AS MATERIALIZED (
     SELECT id FROM worker
     WHERE id <> :owner AND (expires < clock_timestamp() OR pg_try_advisory_xact_lock(lock_key))
 )
 SELECT s.id, s.owner FROM session s
 WHERE s.owner IS NULL AND s.pending > 0
-   OR s.owner IS NULL AND s.id IN (SELECT sid FROM outbox WHERE {TO_SEND})
+   OR s.owner IS NULL AND s.id IN (SELECT sid FROM outbox WHERE status = 0)
    OR s.owner IN (SELECT id FROM dead)
    OR s.owner IS NOT NULL AND NOT EXISTS (SELECT FROM worker w WHERE w.id = s.owner)
 ORDER BY s.id LIMIT :limit FOR UPDATE OF s SKIP LOCKED

@@ -21,7 +21,6 @@ from sqlalchemy.exc import SQLAlchemyError
 from gateway.config.root import DatabaseConfig
 from gateway.store.migrate import SCRIPTS, DatabaseUnusable, refuse_unknown, revision_of, upgrade
 from gateway.store.sqlite import is_locked
-from gateway.store.statements import InboxStatus, OutboxStatus
 
 LOCKED_SECONDS = 30.0
 BATCH_ROWS = 500
@@ -36,19 +35,19 @@ JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdroppe
 WHERE c.relkind = 'r' AND c.relnamespace = current_schema()::regnamespace
 AND pg_get_serial_sequence(quote_ident(c.relname), a.attname) IS NOT NULL ORDER BY c.relname
 """
-_CLOSE_TURNS = f"""
+_CLOSE_TURNS = """
 INSERT INTO transcript (sid, seq, turn, kind, content)
 SELECT i.sid, COALESCE((SELECT max(t.seq) FROM transcript t WHERE t.sid = i.sid), 0)
     + row_number() OVER (PARTITION BY i.sid ORDER BY i.id), i.id, 'final', :final
-FROM inbox i WHERE i.status = {InboxStatus.WAITING:d}
+FROM inbox i WHERE i.status = 0
 """
-_END_TASKS = f"""
+_END_TASKS = """
 UPDATE task SET state = 'failed', ended = :at WHERE ended IS NULL
-AND EXISTS (SELECT 1 FROM inbox i WHERE i.sid = task.sid AND i.status = {InboxStatus.WAITING:d})
+AND EXISTS (SELECT 1 FROM inbox i WHERE i.sid = task.sid AND i.status = 0)
 """
-_CLOSE_MESSAGES = f"UPDATE inbox SET status = {InboxStatus.DEAD:d} WHERE status = {InboxStatus.WAITING:d}"
+_CLOSE_MESSAGES = "UPDATE inbox SET status = 4 WHERE status = 0"
 _CLOSE_PARTS = f"""
-UPDATE outbox SET status = {OutboxStatus.FAILED:d}, reason = '{RESTORED}' WHERE status = {OutboxStatus.QUEUED:d}
+UPDATE outbox SET status = 3, reason = '{RESTORED}' WHERE status = 0
 """
 _FREE_CHATS = "UPDATE session SET owner = NULL, pending = 0, begun = 0"
 

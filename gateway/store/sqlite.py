@@ -23,18 +23,17 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from gateway.store.errors import DatabaseFault, Fenced, StoreUnavailable, fault_of
 from gateway.store.migrate import DatabaseUnusable, migrate, unusable
-from gateway.store.statements import TO_SEND
 from gateway.store.store import Store
 
 GROUP_MAX = 64
 QUEUE_MAX = 5_000
 LOCKED_SECONDS = 0.3
 """Seconds without a transaction start after which another program is assumed to hold the lock."""
-CLAIMABLE = f"""
+CLAIMABLE = """
 SELECT id, owner FROM session
 WHERE owner IS NOT NULL AND owner <> :owner
    OR owner IS NULL AND pending > 0
-   OR owner IS NULL AND id IN (SELECT sid FROM outbox WHERE {TO_SEND})
+   OR owner IS NULL AND id IN (SELECT sid FROM outbox WHERE status = 0)
 ORDER BY id LIMIT :limit
 """
 """One process per file: any other owner is dead."""

@@ -132,7 +132,7 @@ class Store(StoreEngine):
         rate: Rated | None = row["rate"] if row else None
         if rate is None or rate not in rates:
             return None
-        oldest = await self._one(sql.KEPT_OUT.format(rate), {"turn": turn, "skip": rates[rate].count - 1})
+        oldest = await self._one(sql.KEPT_OUT[rate], {"turn": turn, "skip": rates[rate].count - 1})
         return (rate, oldest["at"]) if oldest else None
 
     async def sent(self, lease: Lease, part: OutboxPart, ext_id: str) -> bool:
@@ -149,8 +149,8 @@ class Store(StoreEngine):
 
     async def sent_parts(self, *, ext_id: str = "", key: str = "", poll: str = "") -> Sequence[SentPart]:
         """Return the recently sent parts with that platform id, key or poll id."""
-        statement = sql.SENT_PARTS.format(column="key" if key else "poll" if poll else "ext_id")
-        return [SentPart(**row) for row in await self._rows(statement, {"value": key or poll or ext_id})]
+        names = {"key": key or None, "poll": poll or None, "ext_id": ext_id or None}
+        return [SentPart(**row) for row in await self._rows(sql.SENT_PARTS, names)]
 
     async def keep_sent(self, sid: str, part: NewPart, ext_id: str | None, at: float, *, poll: str = "") -> None:
         """Record a message that a tool sends during the running turn, and call again with its id once that is known.
@@ -231,8 +231,8 @@ class Store(StoreEngine):
         names = {"sid": sid, "before": before}
         waiting = await self._rows(sql.WAITING_BEFORE, names | {"waiting_max": waiting_max})
         revision = (await self._ours(sql.REVISION, names))["revision"]
-        entries = await self._rows(sql.HISTORY_BEFORE, names | sql.bounds(history_turns))
-        return replace(Work.of(waiting, [Entry(**row) for row in entries]), revision=revision)
+        entries = await self._rows(sql.HISTORY, names | sql.bounds(history_turns))
+        return replace(Work.of(waiting, [Entry(**row) for row in entries]), revision=revision, known=None)
 
     async def bodies(self, sid: str, turn: int) -> Mapping[int, str]:
         """Return the bodies of all messages that a turn answered, by number, oldest first; empty if its own is gone."""

@@ -13,7 +13,7 @@ from sqlalchemy import Connection
 from gateway.store.operations import Database, reads, rows, run, writes
 from gateway.store.records import Delivery
 from gateway.store.sends import put
-from gateway.store.statements import NEVER, WAITS
+from gateway.store.statements import NEVER
 
 TaskState: TypeAlias = Literal["running", "ended", "failed", "stopped", "recalled"]
 ORPHAN_SECONDS = 60.0
@@ -39,8 +39,8 @@ WHERE id = :id AND ended IS NULL RETURNING id
 _KNOWN = """
 SELECT content FROM transcript WHERE sid = :sid AND turn >= :turn AND kind = 'toolResult' AND content LIKE :named
 """
-_GOES_ON = f"""
-SELECT EXISTS (SELECT 1 FROM inbox WHERE sid = :sid AND {WAITS} AND id <> :turn) OR EXISTS (
+_GOES_ON = """
+SELECT EXISTS (SELECT 1 FROM inbox WHERE sid = :sid AND status = 0 AND id <> :turn) OR EXISTS (
     SELECT 1 FROM approval a WHERE a.sid = :sid AND (a.state = 'pending' OR (
         a.announced = 0 AND NOT (a.state = 'cancelled' AND COALESCE(a.decision, '') LIKE 'message %')
         AND NOT EXISTS (SELECT 1 FROM inbox i WHERE i.dedupe = 'gateway:approval:' || a.id || :decided)

@@ -89,6 +89,7 @@ def test_query_plan_of_each_turn_uses_its_index(tmp_path: Path) -> None:
     (tmp_path / "x.db").write_bytes(_empty_database())
     with closing(sqlite3.connect(tmp_path / "x.db")) as database:
         names = {
+            "before": 4,
             "sid": "a",
             "skip": 3,
             "history_chars": 9,

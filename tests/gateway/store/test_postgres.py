@@ -1,6 +1,7 @@
 """What is PostgreSQL's alone: who is alive, who takes over, and what reaches the other workers."""
 
 import asyncio
+import re
 from pathlib import Path
 from threading import Event
 
@@ -106,7 +107,9 @@ def test_no_two_locks_have_one_number_and_all_are_in_one_list() -> None:
     assert [*Lock.__members__] == [it.name for it in Lock]
     sources = Path(postgres.__file__).parents[1].rglob("*.py")
     taken = [it for it in sources for line in it.read_text().splitlines() if "pg_advisory_xact_lock(" in line]
-    assert {it.stem for it in taken} == {"operations"}
+    assert {it.stem for it in taken} == {"operations", "statements"}
+    numbers = re.findall(r"pg_advisory_xact_lock\((\d+)", sql.INSERT_MESSAGE_LOCKED)
+    assert [Lock(int(it)) for it in numbers] == [Lock.SESSION, Lock.SENDER, Lock.CHAT]
 
 
 async def test_limits_are_exact_with_two_replicas(postgres_url: str) -> None:

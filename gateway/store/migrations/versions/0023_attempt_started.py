@@ -1,7 +1,7 @@
 """The start of an attempt has a column of its own: the sign of `next_at` said it before.
 
 Rows stay as they are. Replicas of the older version serve until they are updated too, and may be making these attempts: a
-value that they do not know would outlive its attempt. `statements.PART_COLUMNS` reads both.
+value that they do not know would outlive its attempt. `statements.QUEUED` reads both.
 """
 
 import sqlalchemy as sa
