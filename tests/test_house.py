@@ -266,6 +266,41 @@ def test_a_docstring_begins_with_its_subject_or_a_verb() -> None:
     assert found == []
 
 
+SQL = re.compile(r"\b(SELECT|INSERT|UPDATE|DELETE|FROM|WHERE|EXISTS|UNION|AND|OR|LIMIT|VALUES|RETURNING)\b|ORDER BY")
+COMPOSED = {
+    "operations.py": "repeats the `VALUES` line of a statement for each row",
+    "snapshot.py": "copies every table of the database, by the names that it finds there",
+}
+
+
+def pieces_of(node: ast.AST) -> list[ast.expr]:
+    """What a text is put together from; nothing if it is one constant."""
+    if isinstance(node, ast.JoinedStr) and any(isinstance(it, ast.FormattedValue) for it in node.values):
+        return node.values
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Mod):
+        return [node.left, node.right]
+    if (
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr in ("format", "join", "replace")
+    ):
+        return [node.func.value, *node.args]
+    return []
+
+
+def test_sql_statements_of_the_store_are_whole_constants() -> None:
+    """Each is pasted into `psql` as it is; tests/gateway/store/test_statements.py prepares them."""
+    composed = [
+        f"{file.name}:{piece.lineno}"
+        for file, tree in parsed().items()
+        if file.parent == ROOT / "gateway/store" and file.name not in COMPOSED
+        for node in tree
+        for piece in pieces_of(node)
+        if isinstance(piece, ast.Constant) and isinstance(piece.value, str) and SQL.search(piece.value)
+    ]
+    assert composed == []
+
+
 def test_a_class_name_means_one_thing() -> None:
     """A reader who meets the name of a class or of a type anywhere knows what it is. Private names count: a search finds
     them as well."""

@@ -14,7 +14,7 @@ from typing import Any, Literal, TypeAlias
 import orjson
 from sqlalchemy import Connection
 
-from gateway.store.operations import Database, Lock, lock, reads, run, writes
+from gateway.store.operations import Database, Lock, lock, reads, records, run, writes
 
 State: TypeAlias = Literal[
     "pending", "approved", "spawned", "finished", "interrupted", "denied", "expired", "cancelled", "undeliverable"
@@ -111,6 +111,10 @@ WRONG_IDS_SECONDS = 3600.0
 LOST_SECONDS = 3600.0
 """No call lasts this long: a call that was spawned earlier is closed as interrupted."""
 
+_PENDING = """
+SELECT * FROM approval WHERE sid = :sid AND digest = :digest AND state = 'pending' AND requester = :requester LIMIT 1
+"""
+_DENIED = "SELECT * FROM approval WHERE sid = :sid AND digest = :digest AND state = 'denied' AND turn = :turn LIMIT 1"
 _GRANTED = """
 UPDATE approval_grant SET uses = uses + 1, last_used_at = :at WHERE id = (
     SELECT id FROM approval_grant WHERE agent = :agent AND digest = :digest AND revoked_at IS NULL
@@ -139,6 +143,35 @@ _GIVEN_UP = """
 SELECT count(*) FROM inbox i WHERE i.dedupe IN :dedupes
 AND EXISTS (SELECT 1 FROM outbox o WHERE o.turn = i.id AND o.status = 3)
 """
+_INSERT = """
+INSERT INTO approval (id, tool, agent, sid, turn, requester, origin, request, digest, always, tainted, surfaces, state,
+    version, created, expires, boot, deadline, decision, decided_by, decided_in, decided_turn, decided_at, spawned_at,
+    exit_code, announced)
+VALUES (:id, :tool, :agent, :sid, :turn, :requester, :origin, :request, :digest, :always, :tainted, :surfaces, :state,
+    :version, :created, :expires, :boot, :deadline, :decision, :decided_by, :decided_in, :decided_turn, :decided_at,
+    :spawned_at, :exit_code, :announced)
+"""
+_INSERT_GRANT = """
+INSERT INTO approval_grant (id, agent, digest, request, granted_by, granted_at, expires, revoked_at, uses, last_used_at,
+    source)
+VALUES (:id, :agent, :digest, :request, :granted_by, :granted_at, :expires, :revoked_at, :uses, :last_used_at, :source)
+"""
+_INSERT_TOKEN = """
+INSERT INTO approval_token (hash, approval, decision, approver, surface)
+VALUES (:hash, :approval, :decision, :approver, :surface)
+"""
+_FACTS = ("decision", "decided_by", "decided_in", "decided_turn", "decided_at", "spawned_at", "exit_code")
+_MOVE = """
+UPDATE approval SET state = :after, version = version + 1, decision = COALESCE(:decision, decision),
+    decided_by = COALESCE(:decided_by, decided_by), decided_in = COALESCE(:decided_in, decided_in),
+    decided_turn = COALESCE(:decided_turn, decided_turn), decided_at = COALESCE(:decided_at, decided_at),
+    spawned_at = COALESCE(:spawned_at, spawned_at), exit_code = COALESCE(:exit_code, exit_code)
+WHERE id = :id AND state = :before
+"""
+_AUDIT = """
+INSERT INTO approval_audit (seq, at, actor, action, object, before, after, surface)
+VALUES ((SELECT COALESCE(max(seq), 0) + 1 FROM approval_audit), :at, :actor, :action, :object, :before, :after, :surface)
+"""
 
 
 class DatabaseApprovals(Database):
@@ -152,19 +185,17 @@ class DatabaseApprovals(Database):
         which spawns it immediately."""
         at = new.created
         lock(connection, Lock.APPROVALS)
-        same = "SELECT * FROM approval WHERE sid = :sid AND digest = :digest AND state = '{}' AND {} LIMIT 1"
-        theirs = same.format("pending", "requester = :requester")
-        if found := _one(connection, theirs, sid=new.sid, digest=new.digest, requester=new.requester):
+        same = {"sid": new.sid, "digest": new.digest}
+        if found := _one(connection, _PENDING, **same, requester=new.requester):
             return "pending", found
-        denied = same.format("denied", "turn = :turn")
-        if found := _one(connection, denied, sid=new.sid, digest=new.digest, turn=new.turn):
+        if found := _one(connection, _DENIED, **same, turn=new.turn):
             return "denied", found
         names = {"agent": new.agent, "digest": new.digest, "at": at, "approvers": list(approvers)}
         # An older version granted more for good than is offered now: those are asked for again.
         if new.always and (grant := run(connection, _GRANTED, **names).first()) is not None:
             times = {"decision": "grant", "decided_by": grant.granted_by, "decided_at": at, "spawned_at": at}
             spawned = replace(new, state="spawned", announced=1, **times)
-            _insert(connection, "approval", spawned)
+            run(connection, _INSERT, **asdict(spawned))
             _audit(connection, at, grant.granted_by, "grant-used", grant.id, "", new.id)
             _audit(connection, at, "gateway", "spawned", new.id, "", "spawned")
             return "granted", spawned
@@ -176,7 +207,7 @@ class DatabaseApprovals(Database):
         lately = Counter(it for row in run(connection, _LATELY, at=at, since=at - 60).scalars() for it in _asked(row))
         if any(lately[it] >= ASKED_PER_MINUTE for it in _asked(new.surfaces)):
             return "backlog", None
-        _insert(connection, "approval", new)
+        run(connection, _INSERT, **asdict(new))
         _audit(connection, at, new.requester, "requested", new.id, "", "pending")
         return "pending", new
 
@@ -186,7 +217,7 @@ class DatabaseApprovals(Database):
         lock(connection, Lock.APPROVALS)
         if (found := _one(connection, _OPEN_QUESTION, sid=new.sid)) is not None:
             return found if (found.turn, found.digest) == (new.turn, new.digest) else None
-        _insert(connection, "approval", new)
+        run(connection, _INSERT, **asdict(new))
         _audit(connection, new.created, new.requester, "requested", new.id, "", "pending")
         return new
 
@@ -224,7 +255,7 @@ class DatabaseApprovals(Database):
         facts = {"decision": decision, "decided_by": by.person, "decided_in": by.surface, "decided_turn": by.turn}
         won = _move(connection, id_, "pending", to, by.person, at, facts | {"decided_at": at}, by.surface)
         if won and grant is not None:
-            _insert(connection, "approval_grant", grant)
+            run(connection, _INSERT_GRANT, **asdict(grant))
             _audit(connection, at, by.person, "granted", grant.id, "", id_, by.surface)
         found = _one(connection, "SELECT * FROM approval WHERE id = :id", id=id_)
         repeated = found is not None and by.turn is not None and found.decided_turn == by.turn
@@ -250,7 +281,7 @@ class DatabaseApprovals(Database):
     def open_in(self, connection: Connection, sids: Sequence[str]) -> Sequence[Approval]:
         """Return the requests of these conversations that have not run, oldest first."""
         found = "SELECT * FROM approval WHERE sid IN :sids AND state IN ('pending', 'approved') ORDER BY created"
-        return [Approval(**row) for row in run(connection, found, sids=list(sids)).mappings()] if sids else []
+        return records(connection, Approval, found, sids=list(sids)) if sids else []
 
     @writes
     def cancel(
@@ -264,13 +295,12 @@ class DatabaseApprovals(Database):
         cancelled = (
             "SELECT * FROM approval WHERE sid = :sid AND state = 'cancelled' AND decision = :by ORDER BY created"
         )
-        return [Approval(**row) for row in run(connection, cancelled, sid=sid, by=by).mappings()]
+        return records(connection, Approval, cancelled, sid=sid, by=by)
 
     @reads
     def open_requests(self, connection: Connection) -> Sequence[Approval]:
         """Return approvals that are pending or whose outcome has not been announced."""
-        found = run(connection, "SELECT * FROM approval WHERE announced = 0 ORDER BY created").mappings()
-        return [Approval(**row) for row in found]
+        return records(connection, Approval, "SELECT * FROM approval WHERE announced = 0 ORDER BY created")
 
     @writes
     def announced(self, connection: Connection, id_: str) -> None:
@@ -291,12 +321,12 @@ class DatabaseApprovals(Database):
         former = "DELETE FROM approval_token WHERE approval = :approval AND surface = :surface"
         run(connection, former, approval=first.approval, surface=first.surface)
         for token in tokens:
-            _insert(connection, "approval_token", token)
+            run(connection, _INSERT_TOKEN, **asdict(token))
 
     @reads
     def token(self, connection: Connection, hash_: str) -> Token | None:
-        row = run(connection, "SELECT * FROM approval_token WHERE hash = :hash", hash=hash_).mappings().first()
-        return Token(**row) if row else None
+        known = "SELECT * FROM approval_token WHERE hash = :hash"
+        return next(iter(records(connection, Token, known, hash=hash_)), None)
 
     @writes
     def count_wrong(self, connection: Connection, by: Decider, *, at: float) -> bool:
@@ -335,11 +365,8 @@ class DatabaseApprovals(Database):
     @reads
     def listed(self, connection: Connection, at: float) -> tuple[Sequence[Approval], Sequence[Grant]]:
         """Return pending requests and grants, oldest first."""
-        waiting = run(
-            connection, "SELECT * FROM approval WHERE state = 'pending' AND tool <> 'ask' ORDER BY created"
-        ).mappings()
-        grants = run(connection, _GRANTS, at=at).mappings()
-        return [Approval(**it) for it in waiting], [Grant(**it) for it in grants]
+        waiting = "SELECT * FROM approval WHERE state = 'pending' AND tool <> 'ask' ORDER BY created"
+        return records(connection, Approval, waiting), records(connection, Grant, _GRANTS, at=at)
 
     @writes
     def revoke(
@@ -348,9 +375,11 @@ class DatabaseApprovals(Database):
         """Revoke a grant or cancel a pending request; with None all grants. Return the ids that ended. `turn` is the
         message that asks for it."""
         lock(connection, Lock.APPROVALS)
-        wanted, names = ("", {}) if id_ is None else (" AND id = :id", {"id": id_})
-        ended = f"UPDATE approval_grant SET revoked_at = :at WHERE revoked_at IS NULL{wanted} RETURNING id"
-        revoked = list(run(connection, ended, at=at, **names).scalars())
+        ended = """
+        UPDATE approval_grant SET revoked_at = :at
+        WHERE revoked_at IS NULL AND (CAST(:id AS TEXT) IS NULL OR id = :id) RETURNING id
+        """
+        revoked = list(run(connection, ended, at=at, id=id_).scalars())
         for it in revoked:
             _audit(connection, at, by, "revoked", it, "", "" if turn is None else f"message {turn}")
         if id_ is not None and _move(connection, id_, "pending", "cancelled", by, at, {"decision": "revoked"}):
@@ -388,31 +417,22 @@ def _move(
 ) -> bool:
     if after not in ARROWS[before]:
         raise ValueError(f"an approval never goes from {before} to {after}")
-    sets = "".join(f", {name} = :{name}" for name in facts)
-    update = f"UPDATE approval SET state = :after, version = version + 1{sets} WHERE id = :id AND state = :before"
-    moved = run(connection, update, id=id_, before=before, after=after, **facts).rowcount == 1
+    names = dict.fromkeys(_FACTS) | dict(facts)
+    moved = run(connection, _MOVE, id=id_, before=before, after=after, **names).rowcount == 1
     if moved:
         _audit(connection, at, actor, after, id_, before, after, surface)
     return moved
 
 
-def _insert(connection: Connection, table: str, row: Approval | Grant | Token) -> None:
-    names = row.__dataclass_fields__
-    run(connection, f"INSERT INTO {table} ({', '.join(names)}) VALUES (:{', :'.join(names)})", **asdict(row))
-
-
 def _one(connection: Connection, statement: str, **names: object) -> Approval | None:
-    row = run(connection, statement, **names).mappings().first()
-    return Approval(**row) if row else None
+    return next(iter(records(connection, Approval, statement, **names)), None)
 
 
 def _audit(
     connection: Connection, at: float, actor: str, action: str, object_: str, before: str, after: str, surface: str = ""
 ) -> None:
     row = {"at": at, "actor": actor, "action": action, "object": object_, "before": before, "after": after}
-    columns = "seq, at, actor, action, object, before, after, surface"
-    values = "(SELECT COALESCE(max(seq), 0) + 1 FROM approval_audit), :at, :actor, :action, :object, :before, :after"
-    run(connection, f"INSERT INTO approval_audit ({columns}) VALUES ({values}, :surface)", surface=surface, **row)
+    run(connection, _AUDIT, surface=surface, **row)
 
 
 _WORDLESS: Mapping[str, Any] = {"text": "", "attachments": [], "reply_to": None}

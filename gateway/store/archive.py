@@ -5,6 +5,7 @@ adding and erasing take a lock: a reader who has seen number 17 must never miss 
 answer must not outlive its conversation. The commit also wakes the other replicas, whose pages watch too.
 """
 
+import json
 import re
 from collections.abc import Sequence
 from dataclasses import replace
@@ -19,8 +20,9 @@ from channels.web.admission import OPERATOR
 from channels.web.archive import VERSIONS_MAX, Kept, MessageBody, Sized, Unkept, WebConversation, WebMessage
 from gateway.store import memory
 from gateway.store.approvals import forget_approvals
-from gateway.store.branches import BRANCH, begins_branch, on_branch, own_above, place, words_json
+from gateway.store.branches import begins_branch, gaps_shown, own_above, place, words_json
 from gateway.store.errors import NOTIFY_CHANNEL
+from gateway.store.holdings import HOLDINGS
 from gateway.store.later import forget_asked
 from gateway.store.operations import Database, Lock, lock, reads, run, writes
 from gateway.store.operations import is_shared as _is_shared
@@ -37,7 +39,61 @@ ROWS_AT_ONCE = 16
 STEP_ROWS = 200
 
 _TURNS = """
-SELECT turn FROM transcript WHERE sid IN :sessions UNION SELECT id FROM inbox WHERE sid IN :sessions AND status <> 0
+SELECT turn FROM transcript WHERE sid IN :sessions
+UNION SELECT id FROM inbox WHERE sid IN :sessions AND status <> 0 LIMIT :most
+"""
+_FORGET_ACCEPTED = "DELETE FROM inbox WHERE status <> 0 AND id IN :turns"
+_FORGET_MESSAGES = """
+DELETE FROM web_message WHERE number IN (SELECT number FROM web_message WHERE chat = :chat LIMIT :most)
+"""
+_CHANGE = """
+UPDATE web_conversation SET title = COALESCE(:title, title), pinned = COALESCE(:pinned, pinned),
+    archived = COALESCE(:archived, archived)
+WHERE id = :chat
+"""
+_CONVERSATION = """
+SELECT id, title, agent, at, owner, pinned, archived, CASE WHEN tip > 0 THEN tip ELSE COALESCE((
+    SELECT max(number) FROM web_message WHERE chat = web_conversation.id AND follows IS NOT NULL
+), 0) END AS branch
+FROM web_conversation WHERE id = :chat
+"""
+"""`branch` changes whenever a different branch is shown; 0 if there is only one."""
+_CONVERSATIONS = """
+SELECT id, title, agent, at, owner, pinned, archived, CASE WHEN tip > 0 THEN tip ELSE COALESCE((
+    SELECT max(number) FROM web_message WHERE chat = web_conversation.id AND follows IS NOT NULL
+), 0) END AS branch
+FROM web_conversation WHERE owner = :owner AND archived = :archived AND (pinned, at, id) < (:pinned, :at, :id)
+ORDER BY pinned DESC, at DESC, id DESC LIMIT :limit
+"""
+_SINCE = """
+SELECT number, octet_length(words) AS bytes FROM web_message
+WHERE number > :number AND chat IN (SELECT id FROM web_conversation WHERE owner = :owner) ORDER BY number LIMIT :limit
+"""
+_SINCE_SQLITE = """
+SELECT number, length(CAST(words AS BLOB)) AS bytes FROM web_message
+WHERE number > :number AND chat IN (SELECT id FROM web_conversation WHERE owner = :owner) ORDER BY number LIMIT :limit
+"""
+_PAGE = """
+SELECT number, octet_length(words) AS bytes FROM (
+    SELECT number, words, CASE WHEN author = 'you' THEN number ELSE COALESCE(under, (
+        SELECT max(o.number) FROM web_message o WHERE o.chat = :chat AND o.author = 'you' AND o.number < m.number
+    ), number) END AS place
+    FROM web_message m WHERE chat = :chat AND number < :before
+) AS shown WHERE NOT EXISTS (
+    SELECT 1 FROM jsonb_array_elements(CAST(:gaps AS JSONB)) AS gap
+    WHERE place > CAST(gap ->> 0 AS BIGINT) AND place < CAST(gap ->> 1 AS BIGINT)
+) ORDER BY number DESC LIMIT :limit
+"""
+_PAGE_SQLITE = """
+SELECT number, length(CAST(words AS BLOB)) AS bytes FROM (
+    SELECT number, words, CASE WHEN author = 'you' THEN number ELSE COALESCE(under, (
+        SELECT max(o.number) FROM web_message o WHERE o.chat = :chat AND o.author = 'you' AND o.number < m.number
+    ), number) END AS place
+    FROM web_message m WHERE chat = :chat AND number < :before
+) AS shown WHERE NOT EXISTS (
+    SELECT 1 FROM json_each(:gaps) AS gap
+    WHERE place > json_extract(gap.value, '$[0]') AND place < json_extract(gap.value, '$[1]')
+) ORDER BY number DESC LIMIT :limit
 """
 _KEEP_CONVERSATION = """
 INSERT INTO web_conversation (id, title, agent, at, owner) VALUES (:chat, :title, :agent, :at, :owner)
@@ -82,7 +138,7 @@ class DatabaseArchive(Database):
         _run(connection, _KEEP_CONVERSATION, **row)
         if _say(connection, chat, key, "you", words, at, follows) and follows is not None:
             _run(connection, "UPDATE web_conversation SET tip = 0 WHERE id = :chat", chat=chat)
-        conversation = _conversations(connection, "WHERE id = :chat", chat=chat)[0]
+        conversation = _conversations(connection, _CONVERSATION, chat=chat)[0]
         return Kept(conversation=conversation, begins=begins_branch(connection, chat, key))
 
     @writes
@@ -117,12 +173,8 @@ class DatabaseArchive(Database):
         """Return one page of a user's conversations: pinned ones, then by newest message. `behind` is the `place_of`
         the last one on the previous page."""
         pinned, at, id_ = found.groups() if (found := _PLACE.fullmatch(behind)) else ("2", "0", "")
-        which = """
-            WHERE owner = :owner AND archived = :archived AND (pinned, at, id) < (:pinned, :at, :id)
-            ORDER BY pinned DESC, at DESC, id DESC LIMIT :limit
-        """
         whose = {"owner": owner, "archived": int(archived), "limit": CONVERSATIONS_MAX}
-        return _conversations(connection, which, **whose, pinned=int(pinned), at=float(at), id=id_)
+        return _conversations(connection, _CONVERSATIONS, **whose, pinned=int(pinned), at=float(at), id=id_)
 
     @reads
     def archived(self, connection: Connection, owner: str) -> int:
@@ -150,8 +202,7 @@ class DatabaseArchive(Database):
         new |= {name: int(given) for name, given in (("pinned", pinned), ("archived", archived)) if given is not None}
         new |= {"archived": 0} if pinned else {"pinned": 0} if archived else {}
         if new:
-            set_ = ", ".join(f"{name} = :{name}" for name in new)
-            _run(connection, f"UPDATE web_conversation SET {set_} WHERE id = :chat", chat=chat, **new)
+            _run(connection, _CHANGE, **dict.fromkeys(("title", "pinned", "archived")) | new, chat=chat)
         return _find(connection, chat)
 
     @reads
@@ -185,19 +236,19 @@ class DatabaseArchive(Database):
         asked = (it for sid in sessions for it in children_of(connection, sid, -1, NEVER))
         sessions = [*sessions, *asked]
         names = {"chat": chat, "sessions": sessions}
-        turns = _run(connection, f"{_TURNS} LIMIT {STEP_ROWS}", **names).scalars().all()
+        turns = _run(connection, _TURNS, **names, most=STEP_ROWS).scalars().all()
         forget_approvals(connection, turns)
         forget_asked(connection, turns)
         for table in ("transcript", "spoken", "outbox", "layer"):
-            _run(connection, f"DELETE FROM {table} WHERE turn IN :turns", turns=turns)
-        _run(connection, "DELETE FROM inbox WHERE status <> 0 AND id IN :turns", turns=turns)
-        numbers = f"SELECT number FROM web_message WHERE chat = :chat LIMIT {STEP_ROWS}"
-        said = _run(connection, f"DELETE FROM web_message WHERE number IN ({numbers})", **names).rowcount
+            _run(connection, HOLDINGS[table].by_turn, turns=turns)
+        _run(connection, _FORGET_ACCEPTED, turns=turns)
+        said = _run(connection, _FORGET_MESSAGES, **names, most=STEP_ROWS).rowcount
         more = sum(memory.forget(connection, sid) for sid in sessions)
         if more or turns or said:
             return False
-        for rows in ("file WHERE chat = :chat", "web_conversation WHERE id = :chat", "mark WHERE sid IN :sessions"):
-            _run(connection, f"DELETE FROM {rows}", **names)
+        _run(connection, "DELETE FROM file WHERE chat = :chat", **names)
+        _run(connection, "DELETE FROM web_conversation WHERE id = :chat", **names)
+        _run(connection, "DELETE FROM mark WHERE sid IN :sessions", **names)
         forget_tasks(connection, sessions)
         chosen = [CHOICE + it for it in sessions]
         _run(connection, "DELETE FROM mark WHERE sid IN :chosen", chosen=chosen)
@@ -212,15 +263,15 @@ class DatabaseArchive(Database):
     ) -> Sequence[Sized]:
         """Return the newest messages of the visible branch below number `before`, newest first. `bytes_max` works as
         in `since`."""
-        older = "" if before is None else "AND number < :before"
-        newest = f"chat = :chat {older} {on_branch(connection, chat)} ORDER BY number DESC"
-        return _sized(connection, newest, limit, bytes_max, chat=chat, before=before)
+        names = {"chat": chat, "before": NEVER if before is None else before}
+        page = _PAGE if _is_shared(connection) else _PAGE_SQLITE
+        return _sized(connection, page, limit, bytes_max, **names, gaps=json.dumps(gaps_shown(connection, chat)))
 
     @reads
     def since(
         self, connection: Connection, number: int, owner: str = OPERATOR, *, limit: int, bytes_max: int
     ) -> Sequence[Sized]:
-        theirs = "number > :number AND chat IN (SELECT id FROM web_conversation WHERE owner = :owner) ORDER BY number"
+        theirs = _SINCE if _is_shared(connection) else _SINCE_SQLITE
         return _sized(connection, theirs, limit, bytes_max, number=number, owner=owner)
 
     @reads
@@ -277,23 +328,20 @@ def _insert(
 
 
 def _find(connection: Connection, chat: str) -> WebConversation | None:
-    return next(iter(_conversations(connection, "WHERE id = :chat", chat=chat)), None)
+    return next(iter(_conversations(connection, _CONVERSATION, chat=chat)), None)
 
 
-def _conversations(connection: Connection, which: str, **names: object) -> list[WebConversation]:
-    columns = f"id, title, agent, at, owner, pinned, archived, {BRANCH}"
-    rows = _run(connection, f"SELECT {columns} FROM web_conversation {which}", **names).mappings()
+def _conversations(connection: Connection, statement: str, **names: object) -> list[WebConversation]:
+    rows = _run(connection, statement, **names).mappings()
     moved = ({**row, "pinned": bool(row["pinned"]), "archived": bool(row["archived"])} for row in rows)
     return [WebConversation(**row) for row in moved]
 
 
-def _sized(connection: Connection, which: str, limit: int, bytes_max: int, **names: object) -> list[Sized]:
+def _sized(connection: Connection, statement: str, limit: int, bytes_max: int, **names: object) -> list[Sized]:
     """Measure rows in the database, so that nothing too large is loaded. SQLite must read the text for that, as far
     as requested."""
-    size = "octet_length(words)" if _is_shared(connection) else "length(CAST(words AS BLOB))"
     found: list[Sized] = []
     total = 0
-    statement = f"SELECT number, {size} AS bytes FROM web_message WHERE {which} LIMIT :limit"
     with _run(connection, statement, limit=limit, **names) as rows:
         for row in rows:
             found.append(Sized(number=row.number, bytes=row.bytes))

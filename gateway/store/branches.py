@@ -29,10 +29,6 @@ Gap = tuple[int, int]
 _OWN = "SELECT number, key, follows FROM web_message WHERE chat = :chat AND author = 'you' ORDER BY number"
 _FORKS = "SELECT number, follows FROM web_message WHERE chat = :chat AND follows IS NOT NULL"
 _TIP = "SELECT tip FROM web_conversation WHERE id = :chat"
-BRANCH = """CASE WHEN tip > 0 THEN tip ELSE COALESCE((
-    SELECT max(number) FROM web_message WHERE chat = web_conversation.id AND follows IS NOT NULL
-), 0) END AS branch"""
-"""A number that changes whenever a different branch is shown; 0 if there is only one."""
 _KNOWN = "SELECT 1 FROM web_message WHERE chat = :chat AND key = :key"
 _SPOKEN = "SELECT message, turn FROM spoken WHERE sid = :sid AND how IN ('said', 'withdrawn')"
 UNDER = "under"
@@ -104,17 +100,10 @@ def tree_of(connection: Connection, chat: str) -> BranchTree:
     return BranchTree([Own(row.number, row.key, row.follows) for row in run(connection, _OWN, chat=chat)])
 
 
-def on_branch(connection: Connection, chat: str) -> str:
-    """Return the SQL condition for rows of `web_message` on the visible branch. It contains only numbers."""
+def gaps_shown(connection: Connection, chat: str) -> list[Gap]:
+    """Return the gaps of the visible branch."""
     forks: dict[int, int] = {row.number: row.follows for row in run(connection, _FORKS, chat=chat)}
-    if not forks:
-        return ""
-    gaps = gaps_of(forks, tip_of(connection, chat))
-    values = ", ".join(f"({after}, {before})" for after, before in gaps)
-    own = "SELECT max(number) FROM web_message o WHERE chat = :chat AND author = 'you' AND number < web_message.number"
-    place = f"CASE WHEN author = 'you' THEN number ELSE COALESCE(under, ({own}), number) END"
-    inside = f"SELECT 1 FROM (VALUES {values}) AS gaps WHERE {place} > gaps.column1 AND {place} < gaps.column2"
-    return f"AND NOT EXISTS ({inside})" if gaps else ""
+    return gaps_of(forks, tip_of(connection, chat)) if forks else []
 
 
 def own_above(connection: Connection, chat: str, reply_to: str | None) -> int | None:
@@ -148,7 +137,8 @@ def place(connection: Connection, chat: str, key: str, instead: str | None, vers
 
 
 def begins_branch(connection: Connection, chat: str, key: str) -> bool:
-    return run(connection, f"{_KNOWN} AND follows IS NOT NULL", chat=chat, key=key).first() is not None
+    begins = "SELECT 1 FROM web_message WHERE chat = :chat AND key = :key AND follows IS NOT NULL"
+    return run(connection, begins, chat=chat, key=key).first() is not None
 
 
 def close_over(connection: Connection, chat: str, gone: Collection[int]) -> None:

@@ -55,12 +55,12 @@ _IN_ROW = "SELECT place, parts FROM spoken WHERE sid = :sid AND seq = :seq AND p
 _WITHDRAW = "UPDATE spoken SET how = 'withdrawn', parts = 1 WHERE sid = :sid AND seq = :seq AND place = :place"
 RECALLED = "recalled"
 
-ROW = """
+FOUND = """
 SELECT i.id, i.sid, i.body, i.status, COALESCE(i.turn, i.id) AS turn,
     EXISTS (SELECT 1 FROM transcript t WHERE t.turn = COALESCE(i.turn, i.id) AND t.kind = 'user') AS begun,
     EXISTS (SELECT 1 FROM inbox o WHERE o.id = COALESCE(i.turn, i.id) AND o.status > 1) AS ended
-FROM inbox i WHERE """
-FOUND = f"{ROW} (i.dedupe = :name OR i.dedupe_text = :name) AND i.body <> ''"
+FROM inbox i WHERE (i.dedupe = :name OR i.dedupe_text = :name) AND i.body <> ''
+"""
 SPOKEN = """
 SELECT sid, seq, place, turn, how, parts FROM spoken WHERE message = :message AND how <> 'copied' ORDER BY sid, seq, place
 """
@@ -78,10 +78,15 @@ SELECT id, body FROM inbox WHERE body LIKE :named AND id IN (
 """Rows that may refer to a message: itself, what was answered with it or quoted it, copies of it, and what is
 waiting."""
 _CHATTER = "DELETE FROM chatter WHERE chat = :chat AND message = :message"
-_UNTIL = "COALESCE((SELECT min(turn) FROM mark WHERE sid = :sid AND kind = 'new' AND turn >= :turn), :never)"
-SUMMARIES = f"DELETE FROM mark WHERE sid = :sid AND kind = 'summary' AND turn >= :turn AND turn <= {_UNTIL}"
-NOTES = f"""
-UPDATE note SET text = '' WHERE sid = :sid AND text <> '' AND turn >= :turn AND turn <= {_UNTIL}
+SUMMARIES = """
+DELETE FROM mark WHERE sid = :sid AND kind = 'summary' AND turn >= :turn AND turn <= COALESCE((
+    SELECT min(turn) FROM mark WHERE sid = :sid AND kind = 'new' AND turn >= :turn
+), :never)
+"""
+NOTES = """
+UPDATE note SET text = '' WHERE sid = :sid AND text <> '' AND turn >= :turn AND turn <= COALESCE((
+    SELECT min(turn) FROM mark WHERE sid = :sid AND kind = 'new' AND turn >= :turn
+), :never)
 RETURNING sender, agent, number
 """
 _SHOWN = "SELECT DISTINCT sid, seq, 0 AS parts FROM spoken WHERE person = :person AND direct = 1 AND turn >= :turn"
@@ -103,15 +108,15 @@ WHERE sid = :sid OR (parent = :sid AND turn = :turn)
 """
 """A task's text comes from the messages that asked for it."""
 _SENT = "SELECT id, status, payload FROM outbox WHERE turn = :turn"
-_BLANK = f"""
+_BLANK = """
 UPDATE outbox SET payload = :payload, poll = NULL,
-    reason = CASE status WHEN 0 THEN '{RECALLED}' ELSE reason END,
+    reason = CASE status WHEN 0 THEN 'recalled' ELSE reason END,
     status = CASE WHEN status = 0 AND NOT :replaces THEN 2 ELSE status END WHERE id = :id
 """
 """A part that replaces a draft is still sent: without text it removes the draft."""
 _LAYERLESS = "UPDATE layer SET content = :content, prompt = '', tools = '', route = '' WHERE turn = :turn"
-_UNANSWERED = f"""
-SELECT count(CASE WHEN reason = '{RECALLED}' THEN 1 END) > 0 AND count(CASE WHEN reason IS NULL THEN 1 END) = 0
+_UNANSWERED = """
+SELECT count(CASE WHEN reason = 'recalled' THEN 1 END) > 0 AND count(CASE WHEN reason IS NULL THEN 1 END) = 0
 FROM outbox WHERE turn = :turn AND part >= 0
 """
 

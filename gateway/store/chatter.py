@@ -28,11 +28,17 @@ UPDATE chatter SET sender = '', body = '' WHERE chat = :chat AND thread = :threa
     ORDER BY at DESC, message DESC LIMIT 100 OFFSET :kept
 )
 """
-_UNREAD = """chat = :chat AND thread = :thread AND at <= :until AND at > COALESCE((
+_SINCE = """
+SELECT body FROM chatter WHERE chat = :chat AND thread = :thread AND at <= :until AND at > COALESCE((
     SELECT at FROM inbox WHERE id = (SELECT max(turn) FROM transcript WHERE sid = :sid AND kind = 'user' AND turn < :turn)
-), 0)"""
-_SINCE = f"SELECT body FROM chatter WHERE {_UNREAD} AND body <> '' ORDER BY at DESC, message DESC LIMIT :limit"
-_COUNT = f"SELECT count(*) FROM chatter WHERE {_UNREAD}"
+), 0)
+AND body <> '' ORDER BY at DESC, message DESC LIMIT :limit
+"""
+_COUNT = """
+SELECT count(*) FROM chatter WHERE chat = :chat AND thread = :thread AND at <= :until AND at > COALESCE((
+    SELECT at FROM inbox WHERE id = (SELECT max(turn) FROM transcript WHERE sid = :sid AND kind = 'user' AND turn < :turn)
+), 0)
+"""
 _UNBEGUN = """
 SELECT body FROM inbox i WHERE sid = :sid AND status = 0 AND body <> ''
 AND NOT EXISTS (SELECT 1 FROM transcript t WHERE t.turn = i.id AND t.kind = 'user')
@@ -46,8 +52,8 @@ VOTES = "votes "
 _HELD = "SELECT 1 FROM chatter WHERE chat = :chat AND thread = :thread AND message = :message"
 REACTION = "reaction "
 """The kind prefix of a mark that holds a reaction to an answer; the user follows."""
-_FEEDBACK = f"""
-SELECT sid, turn, content, at FROM mark WHERE kind LIKE '{REACTION}%' AND at >= :since ORDER BY at DESC, turn DESC
+_FEEDBACK = """
+SELECT sid, turn, content, at FROM mark WHERE kind LIKE 'reaction %' AND at >= :since ORDER BY at DESC, turn DESC
 """
 _UNMARK = "DELETE FROM mark WHERE sid = :sid AND kind = :kind AND turn = :turn AND content LIKE :like"
 _MADE_BY = """
@@ -62,10 +68,13 @@ LANGUAGE = "language "
 """The kind prefix of a mark that holds a user's language in a chat; the user follows."""
 LANGUAGE_SECONDS = 365 * 24 * 3600.0
 """The age at which the language of an inactive user is deleted."""
-_LANGUAGES = f"turn = 0 AND kind >= 'language' AND kind < 'languagf' AND kind LIKE '{LANGUAGE}%'"
-_LANGUAGE = f"""
-SELECT content FROM mark WHERE turn = 0 AND kind = :kind OR sid = :sid AND {_LANGUAGES}
+_LANGUAGE = """
+SELECT content FROM mark WHERE turn = 0 AND kind = :kind
+OR sid = :sid AND turn = 0 AND kind >= 'language' AND kind < 'languagf' AND kind LIKE 'language %'
 ORDER BY CASE WHEN sid = :sid AND kind = :kind THEN 0 WHEN kind = :kind THEN 1 ELSE 2 END, at DESC LIMIT 1
+"""
+_FORGET_LANGUAGES = """
+DELETE FROM mark WHERE turn = 0 AND kind >= 'language' AND kind < 'languagf' AND kind LIKE 'language %' AND at < :before
 """
 message_json: TypeAdapter[MessageContext] = TypeAdapter(MessageContext)
 
@@ -184,7 +193,7 @@ class DatabaseChatter(Database):
     @writes
     def prune(self, connection: Connection, before: float) -> None:
         run(connection, "DELETE FROM chatter WHERE at < :before", before=before)
-        run(connection, f"DELETE FROM mark WHERE {_LANGUAGES} AND at < :before", before=before - LANGUAGE_SECONDS)
+        run(connection, _FORGET_LANGUAGES, before=before - LANGUAGE_SECONDS)
 
 
 def _place(context: MessageContext) -> dict[str, str]:

@@ -10,12 +10,12 @@ import hashlib
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 from sqlalchemy import Connection
 
 from gateway.store.inbound import inbound_json
-from gateway.store.operations import Database, Lock, lock, reads, run, writes
+from gateway.store.operations import Database, Lock, lock, reads, records, run, writes
 from gateway.store.records import Delivery
 from gateway.store.sends import put
 from gateway.store.statements import PAIRING_PENDING_MAX, PAIRING_SECONDS
@@ -44,26 +44,31 @@ _REMIND = """
 UPDATE contact SET reminded = :turn WHERE channel = :channel AND account = :account AND person = :person
 AND approved_by IS NULL AND code IS NOT NULL AND COALESCE(reminded, :turn) = :turn RETURNING COALESCE(told, 0) AS told
 """
-_COLUMNS = "channel, account, person, turn, asked, approved_by, approved_at, name AS called, owner"
-_APPROVE = f"""
+_APPROVE_CODE = """
 UPDATE contact SET code = NULL, approved_by = :by, approved_at = :at, decided = :turn
-WHERE approved_by IS NULL AND {{}} RETURNING {_COLUMNS}
+WHERE approved_by IS NULL AND code = :code AND asked > :since AND channel || ':' || person <> :by
+RETURNING *, name AS called
 """
-_APPROVE_CODE = _APPROVE.format("code = :code AND asked > :since AND channel || ':' || person <> :by")
-_APPROVE_WAITING = _APPROVE.format(
-    "code IS NOT NULL AND channel = :channel AND person = :person AND account IN :accounts"
-)
-_APPROVE_ASKED = _APPROVE.format("code IS NOT NULL AND turn = :asked")
-_REFUSE = f"""
+_APPROVE_WAITING = """
+UPDATE contact SET code = NULL, approved_by = :by, approved_at = :at, decided = :turn
+WHERE approved_by IS NULL AND code IS NOT NULL AND channel = :channel AND person = :person AND account IN :accounts
+RETURNING *, name AS called
+"""
+_APPROVE_ASKED = """
+UPDATE contact SET code = NULL, approved_by = :by, approved_at = :at, decided = :turn
+WHERE approved_by IS NULL AND code IS NOT NULL AND turn = :asked RETURNING *, name AS called
+"""
+_REFUSE = """
 UPDATE contact SET code = NULL, decided = :turn WHERE approved_by IS NULL AND code IS NOT NULL AND turn = :asked
-RETURNING {_COLUMNS}
+RETURNING *, name AS called
 """
-_DECIDED = f"SELECT {_COLUMNS} FROM contact WHERE decided = :turn"
-_APPROVE_PERSON = f"""
+_DECIDED_BY = "SELECT *, name AS called FROM contact WHERE decided = :turn AND approved_by = :by"
+_DECIDED_ON = "SELECT *, name AS called FROM contact WHERE decided = :turn AND turn = :asked"
+_APPROVE_PERSON = """
 INSERT INTO contact (channel, account, person, approved_by, approved_at)
 VALUES (:channel, :account, :person, :by, :at)
 ON CONFLICT (channel, account, person) DO UPDATE SET approved_by = excluded.approved_by, approved_at = excluded.approved_at
-WHERE contact.approved_by IS NULL RETURNING {_COLUMNS}
+WHERE contact.approved_by IS NULL RETURNING *, name AS called
 """
 _CALLED = """
 SELECT person, name FROM (
@@ -71,10 +76,10 @@ SELECT person, name FROM (
     UNION ALL SELECT person, name, turn FROM spoken WHERE how = 'said' AND name <> ''
 ) AS known WHERE person IN :people ORDER BY turn
 """
-_REVOKE = f"""
+_REVOKE = """
 UPDATE contact SET code = NULL, approved_by = NULL, approved_at = NULL, owner = 0
 WHERE channel = :channel AND person = :person AND :account IN ('', account) AND (approved_by IS NOT NULL OR code IS NOT NULL)
-RETURNING {_COLUMNS}
+RETURNING *, name AS called
 """
 
 
@@ -137,17 +142,16 @@ class DatabaseContacts(Database):
         code of this user is checked for a while."""
         lock(connection, Lock.CODES, by)
         names = {"by": by, "turn": turn}
-        row = run(connection, f"{_DECIDED} AND approved_by = :by", **names).mappings().first()
-        if row is None:
+        found = records(connection, Contact, _DECIDED_BY, **names)
+        if not found:
             if is_muted(connection, by, turn=turn, at=at):
                 return "muted"
             names |= {"code": code, "at": at, "since": at - PAIRING_SECONDS}
-            row = run(connection, _APPROVE_CODE, **names).mappings().first()
-        if row is None:
+            found = records(connection, Contact, _APPROVE_CODE, **names)
+        if not found:
             count_wrong(connection, by, turn=turn, at=at)
             return "wrong"
-        contact = Contact(**row)
-        return contact, _notice(connection, contact, at)
+        return found[0], _notice(connection, found[0], at)
 
     @writes
     def decide(
@@ -157,10 +161,10 @@ class DatabaseContacts(Database):
         `turn`, which the page does not have."""
         names = {"by": by, "turn": turn, "at": at, "asked": asked}
         statement = _APPROVE_ASKED if decision == "let in" else _REFUSE
-        again = run(connection, f"{_DECIDED} AND turn = :asked", **names).mappings().first()
-        if (row := again or run(connection, statement, **names).mappings().first()) is None:
+        again = records(connection, Contact, _DECIDED_ON, **names)
+        if not (found := again or records(connection, Contact, statement, **names)):
             return None
-        contact = Contact(**row)
+        contact = found[0]
         return contact, _notice(connection, contact, at) if contact.approved_by else None
 
     @writes
@@ -205,11 +209,11 @@ def count_wrong(connection: Connection, by: str, *, turn: int, at: float) -> Non
 
 def contacts(connection: Connection, since: float) -> list[Contact]:
     """Return the users who may write, or who wait with a code issued after `since`; oldest first."""
-    shown = f"""
-    SELECT {_COLUMNS} FROM contact WHERE approved_by IS NOT NULL OR (code IS NOT NULL AND asked > :since)
+    shown = """
+    SELECT *, name AS called FROM contact WHERE approved_by IS NOT NULL OR (code IS NOT NULL AND asked > :since)
     ORDER BY COALESCE(approved_at, asked), person
     """
-    return [Contact(**row) for row in run(connection, shown, since=since).mappings()]
+    return records(connection, Contact, shown, since=since)
 
 
 def called(connection: Connection, people: Sequence[str]) -> Mapping[str, str]:
@@ -219,7 +223,7 @@ def called(connection: Connection, people: Sequence[str]) -> Mapping[str, str]:
 def approve_code(connection: Connection, code: str, *, at: float) -> list[Contact]:
     """Approve the user with this code's hash, on the command line; empty if the code is wrong or expired."""
     names = {"code": code, "by": COMMAND_LINE, "turn": None, "at": at, "since": at - PAIRING_SECONDS}
-    return _approved(connection, run(connection, _APPROVE_CODE, **names).mappings().all(), at)
+    return _approved(connection, records(connection, Contact, _APPROVE_CODE, **names), at)
 
 
 def approve_person(
@@ -227,15 +231,13 @@ def approve_person(
 ) -> list[Contact]:
     """Approve a user at the accounts where they wait, or at the first one; empty if they may write there already."""
     names = {"channel": channel, "person": person, "by": COMMAND_LINE, "at": at}
-    rows = run(connection, _APPROVE_WAITING, **names, turn=None, accounts=list(accounts)).mappings().all()
-    if not rows:
-        rows = run(connection, _APPROVE_PERSON, **names, account=accounts[0]).mappings().all()
-    return _approved(connection, rows, at)
+    found = records(connection, Contact, _APPROVE_WAITING, **names, turn=None, accounts=list(accounts))
+    found = found or records(connection, Contact, _APPROVE_PERSON, **names, account=accounts[0])
+    return _approved(connection, found, at)
 
 
-def _approved(connection: Connection, rows: Sequence[Any], at: float) -> list[Contact]:
+def _approved(connection: Connection, found: list[Contact], at: float) -> list[Contact]:
     """Return the approved users, each with a notice in the inbox, which the next sweep finds."""
-    found = [Contact(**row) for row in rows]
     for contact in found:
         if notice := _notice(connection, contact, at):
             put(connection, notice)
@@ -257,7 +259,7 @@ def _notice(connection: Connection, contact: Contact, at: float) -> Delivery | N
 def revoke(connection: Connection, channel: str, person: str, account: str) -> list[Contact]:
     """Revoke approvals and codes of a user, at every account if `account` is empty. Return the contacts."""
     names = {"channel": channel, "person": person, "account": account}
-    return [Contact(**row) for row in run(connection, _REVOKE, **names).mappings()]
+    return records(connection, Contact, _REVOKE, **names)
 
 
 def forget(connection: Connection, channel: str, person: str) -> int:

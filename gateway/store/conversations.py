@@ -16,28 +16,33 @@ from typing import Any
 import orjson
 from sqlalchemy import Connection, text
 
-from gateway.store.sessions import CONTROL, conversation, session_parts
+from gateway.store.sessions import conversation, session_parts
 
 _TAIL_CHARS = 80
 _TIME = re.compile(r'"timestamp":([0-9.e+]+),"role":"[A-Za-z]+"}$')
-_BETWEEN = "sid = :sid AND turn > :after AND (turn <= :until OR :until < 0)"
-_SESSIONS = f"""
+_SESSIONS = """
 SELECT sid, begin, count(*) AS turns, max(turn) AS newest FROM (
     SELECT t.sid, t.turn, COALESCE((
         SELECT max(m.turn) FROM mark m WHERE m.sid = t.sid AND m.kind = 'new' AND m.turn < t.turn
     ), 0) AS begin
-    FROM transcript t WHERE t.kind = 'user' AND t.sid NOT LIKE '{CONTROL}%'
+    FROM transcript t WHERE t.kind = 'user' AND t.sid NOT LIKE 'aside:%'
 ) AS turns GROUP BY sid, begin ORDER BY max(turn), sid
 """
 """Finds the turns by the index `transcript_turns` and counts them in the database, so no message text is read."""
-_ROWS = f"""
-SELECT kind, CASE WHEN kind = 'final' THEN content ELSE substr(content, length(content) - {_TAIL_CHARS}) END
-    AS content
-FROM transcript WHERE {_BETWEEN} AND kind IN ('user', 'final') ORDER BY seq
+_ROWS = """
+SELECT kind, CASE WHEN kind = 'final' THEN content ELSE substr(content, length(content) - 80) END AS content
+FROM transcript
+WHERE sid = :sid AND turn > :after AND (turn <= :until OR :until < 0) AND kind IN ('user', 'final') ORDER BY seq
 """
 _BEGINNINGS = "SELECT sid, turn FROM mark WHERE kind = 'new' ORDER BY sid, turn"
-_ENTRIES = f"SELECT seq, turn, kind, content FROM transcript WHERE {_BETWEEN} ORDER BY seq"
-_NAMES = f"SELECT seq, name FROM spoken WHERE {_BETWEEN} AND parts > 0 ORDER BY seq, place"
+_ENTRIES = """
+SELECT seq, turn, kind, content FROM transcript
+WHERE sid = :sid AND turn > :after AND (turn <= :until OR :until < 0) ORDER BY seq
+"""
+_NAMES = """
+SELECT seq, name FROM spoken
+WHERE sid = :sid AND turn > :after AND (turn <= :until OR :until < 0) AND parts > 0 ORDER BY seq, place
+"""
 _BILLS = "SELECT sid, content, '' AS person FROM transcript WHERE kind = 'final'"
 _BILLS_OF_PEOPLE = """
 SELECT t.sid, t.content, COALESCE((
@@ -47,9 +52,10 @@ SELECT t.sid, t.content, COALESCE((
 FROM transcript t WHERE t.kind = 'final'
 """
 """A message stays in the inbox for seven days; after that only the turn's transcript names its sender."""
-_MARKS = (
-    f"SELECT turn, kind, at, content FROM mark WHERE {_BETWEEN} AND kind NOT IN ('draft', 'under') ORDER BY turn, kind"
-)
+_MARKS = """
+SELECT turn, kind, at, content FROM mark
+WHERE sid = :sid AND turn > :after AND (turn <= :until OR :until < 0) AND kind NOT IN ('draft', 'under') ORDER BY turn, kind
+"""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -27,13 +27,13 @@ class UnreadableMessage(OperatorError):
 
 
 LISTED_MAX = 1_000
-_MESSAGES = f"""
+_MESSAGES = """
 SELECT 'message' AS kind, id AS number, sid AS session, at, attempts
-FROM inbox WHERE status = 4 ORDER BY id DESC LIMIT {LISTED_MAX}
+FROM inbox WHERE status = 4 ORDER BY id DESC LIMIT :most
 """
-_PARTS = f"""
+_PARTS = """
 SELECT 'part' AS kind, id AS number, sid AS session, created AS at, attempts, ambiguous, COALESCE(reason, '') AS reason
-FROM outbox WHERE status = 3 ORDER BY id DESC LIMIT {LISTED_MAX}
+FROM outbox WHERE status = 3 ORDER BY id DESC LIMIT :most
 """
 _QUEUE_PART = """
 UPDATE outbox SET status = 0, attempts = 0, next_at = 0, attempt_started_at = NULL, created = :at,
@@ -76,7 +76,7 @@ def replay(config: DatabaseConfig, names: Sequence[str]) -> list[str]:
 
 
 def _found(connection: Connection) -> list[DeadLetter]:
-    rows = (reversed(connection.execute(text(it)).mappings().all()) for it in (_MESSAGES, _PARTS))
+    rows = (reversed(connection.execute(text(it), {"most": LISTED_MAX}).mappings().all()) for it in (_MESSAGES, _PARTS))
     return [DeadLetter(**row) for kind in rows for row in kind]
 
 

@@ -21,7 +21,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from gateway.config.root import DatabaseConfig
 from gateway.store import holdings, later, memory
 from gateway.store.approvals import forget_approvals
-from gateway.store.branches import UNDER, close_over
+from gateway.store.branches import close_over
 from gateway.store.changes import (
     COPIES,
     REVISE,
@@ -32,7 +32,7 @@ from gateway.store.changes import (
 )
 from gateway.store.chatter import LANGUAGE, REACTION
 from gateway.store.errors import NOTIFY_CHANNEL
-from gateway.store.files import PENDING
+from gateway.store.files import FORGET_PENDING
 from gateway.store.migrate import OVERWRITES, DatabaseUnusable
 from gateway.store.operations import Database, is_shared, reads, run
 from gateway.store.sessions import CHOICE, all_beside, conversation, is_of_person, session_parts, task_of
@@ -40,17 +40,26 @@ from gateway.store.statements import NEVER
 from gateway.store.tasks import children_of, forget_tasks
 from tools.tool import turn_source
 
-_SPAN = "sid IN :sids AND {0} > :after AND {0} <= :until"
-_IS_COPY = """EXISTS (
+_MESSAGES = """
+SELECT s.message FROM spoken s WHERE s.sid IN :sids AND s.turn > :after AND s.turn <= :until AND s.parts > 0 AND NOT EXISTS (
     SELECT 1 FROM spoken e WHERE e.sid = s.sid AND e.message = s.message AND e.turn <= :after AND e.parts > 0
-)"""
-_MESSAGES = f"SELECT s.message FROM spoken s WHERE {_SPAN.format('s.turn')} AND s.parts > 0 AND NOT {_IS_COPY}"
+)
+"""
 """The messages of some turns, without those that they answer again."""
-_AGAIN = f"""
-SELECT DISTINCT turn FROM spoken WHERE sid = :sid AND turn > :until AND parts > 0 AND message <> ''
-AND message IN ({_MESSAGES.replace("sid IN :sids", "s.sid = :sid")})
+_AGAIN = """
+SELECT DISTINCT turn FROM spoken WHERE sid = :sid AND turn > :until AND parts > 0 AND message <> '' AND message IN (
+    SELECT s.message FROM spoken s WHERE s.sid = :sid AND s.turn > :after AND s.turn <= :until AND s.parts > 0
+    AND NOT EXISTS (
+        SELECT 1 FROM spoken e WHERE e.sid = s.sid AND e.message = s.message AND e.turn <= :after AND e.parts > 0
+    )
+)
 """
 """Later turns that answer one of these messages again, for example on another branch."""
+_TURNS = "SELECT DISTINCT turn FROM transcript WHERE sid IN :sids AND turn > :after AND turn <= :until"
+_ACCEPTED = """
+SELECT id, body FROM inbox WHERE sid IN :sids AND id > :after AND id <= :until AND status <> 0
+UNION ALL SELECT id, body FROM inbox WHERE sid IN :sids AND id > :after AND id <= :until AND status = 0
+"""
 _SAID = "SELECT sid, turn, message, direct FROM spoken WHERE person = :person AND how <> 'heard'"
 _SENT = "SELECT id, sid, turn, body FROM inbox WHERE person = :person"
 _COPIES = "SELECT id, sid, turn, body FROM inbox WHERE sid IN :sids AND again IS NOT NULL AND body LIKE :named"
@@ -132,11 +141,9 @@ def portions_of(connection: Connection, channel: str, person: str) -> list[Porti
 def _fill(connection: Connection, portion: Portion) -> None:
     for after, until in portion.spans:
         names = {"sids": portion.sids, "after": after, "until": until}
-        turns = run(connection, f"SELECT DISTINCT turn FROM transcript WHERE {_SPAN.format('turn')}", **names)
-        portion.numbers.update(turns.scalars())
+        portion.numbers.update(run(connection, _TURNS, **names).scalars())
         portion.messages.update(run(connection, _MESSAGES, **names).scalars())
-        ended, waits = (f"SELECT id, body FROM inbox WHERE {_SPAN.format('id')} AND {it} status = 0" for it in ("NOT", ""))
-        for row in run(connection, f"{ended} UNION ALL {waits}", **names):
+        for row in run(connection, _ACCEPTED, **names):
             portion.numbers.add(row.id)
             with suppress(orjson.JSONDecodeError):
                 portion.messages.add(orjson.loads(row.body)["context"]["message_id"])
@@ -190,9 +197,23 @@ _NOTICES = """
 SELECT id, body FROM inbox WHERE dedupe >= 'gateway:notice:' AND dedupe < 'gateway:notice;' AND body <> '' AND status <> 0
 """
 _WITH_FILES = "SELECT sid, seq, message, parts FROM spoken WHERE turn IN :numbers AND parts > 0"
-_BESIDE = "SELECT DISTINCT sid, seq, turn, 0 AS parts FROM spoken WHERE"
-_QUOTED = f"{_BESIDE} message IN :messages AND sid = :sid AND how = 'quoted'"
-_HEARD = f"{_BESIDE} how = 'heard' AND person IN :people"
+_QUOTED = """
+SELECT DISTINCT sid, seq, turn, 0 AS parts FROM spoken WHERE message IN :messages AND sid = :sid AND how = 'quoted'
+"""
+_HEARD = "SELECT DISTINCT sid, seq, turn, 0 AS parts FROM spoken WHERE how = 'heard' AND person IN :people"
+_LEFT = """
+SELECT 1 FROM transcript WHERE sid = :sid UNION ALL SELECT 1 FROM inbox WHERE sid = :sid AND status = 0 LIMIT 1
+"""
+_MARKS = """
+DELETE FROM mark WHERE sid = :sid AND turn > :after AND (
+    turn <= :until AND kind IN :kinds
+    OR kind = 'summary' AND (:again > 0 OR EXISTS (SELECT 1 FROM gap WHERE sid = :sid))
+)
+"""
+"""A summary made later may stand for these turns too."""
+_MARKS_OF_TURNS = """
+DELETE FROM mark WHERE sid IN :sids AND (kind = 'under' OR kind LIKE 'reaction %') AND turn IN :numbers
+"""
 
 
 def claim(connection: Connection, portions: Sequence[Portion], *, served: bool) -> list[str]:
@@ -234,9 +255,7 @@ def forget_turns(connection: Connection, portion: Portion, numbers: Sequence[int
     removed["file"] += run(connection, "DELETE FROM file WHERE id IN :files", files=sorted(files)).rowcount
     removed.update(forget_approvals(connection, numbers))
     removed += holdings.forget_turns(connection, numbers)
-    of_turns = f"(kind = '{UNDER}' OR kind LIKE '{REACTION}%')"
-    marks = f"DELETE FROM mark WHERE sid IN :sids AND {of_turns} AND turn IN :numbers"
-    removed["mark"] += run(connection, marks, **names).rowcount
+    removed["mark"] += run(connection, _MARKS_OF_TURNS, **names).rowcount
     kept = "SELECT count(*) FROM inbox WHERE body <> '' AND id IN :numbers"
     removed["inbox"] += run(connection, kept, **names).scalar() or 0
     run(connection, _FORGET, **names)
@@ -273,19 +292,18 @@ def forget_session(connection: Connection, portion: Portion) -> Counter[str]:
     """Remove what else belongs to a session once its turns are gone. If other users' turns stay, summarised turns
     are read again, because the summary may contain the user's text."""
     removed: Counter[str] = Counter()
-    left = "SELECT 1 FROM transcript WHERE sid = :sid UNION ALL SELECT 1 FROM inbox WHERE sid = :sid AND status = 0"
-    portion.whole = run(connection, f"{left} LIMIT 1", sid=portion.sid).first() is None
-    after, until = portion.all_between or (min(portion.numbers, default=0) - 1, NEVER)
-    names = {"sid": portion.sid, "after": after, "until": until, "all": [portion.sid, CHOICE + portion.sid]}
-    names["again"] = len(portion.again) + int(portion.before > 0)
+    portion.whole = run(connection, _LEFT, sid=portion.sid).first() is None
     aged = portion.before > 0
-    kinds = "'summary', 'undone'" if aged else "'summary', 'settings', 'undone'" if portion.all_between else "'summary'"
-    gone = f"sid = :sid AND kind IN ({kinds}) AND turn > :after AND turn <= :until"
-    # a summary made later may stand for these turns too
-    is_later = ":again > 0 OR EXISTS (SELECT 1 FROM gap WHERE sid = :sid)"
-    gone += f" OR sid = :sid AND kind = 'summary' AND turn > :after AND ({is_later})"
-    gone = "sid IN :all" if portion.whole and not aged else gone
-    removed["mark"] += run(connection, f"DELETE FROM mark WHERE {gone}", **names).rowcount
+    if portion.whole and not aged:
+        everything = [portion.sid, CHOICE + portion.sid]
+        removed["mark"] += run(connection, "DELETE FROM mark WHERE sid IN :sids", sids=everything).rowcount
+    else:
+        after, until = portion.all_between or (min(portion.numbers, default=0) - 1, NEVER)
+        kinds = (
+            ["summary", "undone"] if aged else ["summary", "settings", "undone"] if portion.all_between else ["summary"]
+        )
+        names = {"sid": portion.sid, "after": after, "until": until, "again": len(portion.again) + int(aged)}
+        removed["mark"] += run(connection, _MARKS, kinds=kinds, **names).rowcount
     place = session_parts(portion.sid)
     for first, last in portion.spans:
         removed["task"] += forget_tasks(connection, [portion.sid], after=first, until=last)
@@ -326,7 +344,7 @@ def forget_person(connection: Connection, channel: str, person: str) -> Counter[
     removed += holdings.forget(connection, channel, person)
     removed["outbox"] += _forget_notices(connection, channel, person)
     if channel == "web":
-        removed["file"] += run(connection, f"DELETE FROM file WHERE {PENDING}", pending_owner=person).rowcount
+        removed["file"] += run(connection, FORGET_PENDING, owner=person).rowcount
     removed["chatter"] += run(connection, "DELETE FROM chatter WHERE sender IN :said", said=said).rowcount
     return removed
 

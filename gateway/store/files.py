@@ -12,9 +12,10 @@ from gateway.store.operations import Database, Lock, lock, reads, run, writes
 
 UNUSED_FILE_SECONDS = 24 * 3600
 _MARK = "@"
-PENDING = f"chat = '{_MARK}' || CAST(:pending_owner AS TEXT)"
-"""True for a user's upload that is not sent yet: no conversation's id has this prefix. An agent's file has NULL. It
-is not a column, because replicas of two versions attach each other's uploads during an update."""
+"""Begins the `chat` of a user's upload that is not sent yet, before the user: no conversation's id has this prefix. An
+agent's file has NULL. It is not a column, because replicas of two versions attach each other's uploads during an
+update."""
+FORGET_PENDING = "DELETE FROM file WHERE chat = '@' || CAST(:owner AS TEXT)"
 
 
 class DatabaseFiles(Database):
@@ -43,8 +44,8 @@ class DatabaseFiles(Database):
     @writes
     def discard(self, connection: Connection, key: str, owner: str = OPERATOR) -> bool:
         """Delete a user's upload. Return False if it does not exist or was sent."""
-        unsent = f"DELETE FROM file WHERE id = :key AND {PENDING}"
-        return run(connection, unsent, key=key, pending_owner=owner).rowcount > 0
+        unsent = "DELETE FROM file WHERE id = :key AND chat = '@' || CAST(:owner AS TEXT)"
+        return run(connection, unsent, key=key, owner=owner).rowcount > 0
 
     @writes
     def prune(self, connection: Connection, at: float) -> None:
@@ -65,26 +66,28 @@ class DatabaseFiles(Database):
 
     @reads
     def find(self, connection: Connection, keys: Sequence[str], owner: str = OPERATOR) -> Sequence[StoredFile]:
-        theirs = f"({PENDING} OR chat IN (SELECT id FROM web_conversation WHERE owner = :pending_owner))"
-        wanted = f"SELECT id, name, type, length(data) AS size FROM file WHERE id IN :keys AND {theirs}"
-        rows = run(connection, wanted, keys=keys, pending_owner=owner).mappings()
+        wanted = """
+        SELECT id, name, type, length(data) AS size FROM file WHERE id IN :keys
+        AND (chat = '@' || CAST(:owner AS TEXT) OR chat IN (SELECT id FROM web_conversation WHERE owner = :owner))
+        """
+        rows = run(connection, wanted, keys=keys, owner=owner).mappings()
         found = {row["id"]: StoredFile(**row) for row in rows}
         return [found[key] for key in keys if key in found]
 
 
 def _waiting(connection: Connection, owner: str) -> int:
-    size = f"SELECT sum(length(data)) FROM file WHERE {PENDING}"
-    return int(run(connection, size, pending_owner=owner).scalar() or 0)
+    size = "SELECT sum(length(data)) FROM file WHERE chat = '@' || CAST(:owner AS TEXT)"
+    return int(run(connection, size, owner=owner).scalar() or 0)
 
 
 def _delete_expired(connection: Connection, at: float) -> None:
-    unused = f"DELETE FROM file WHERE (chat IS NULL OR chat LIKE '{_MARK}%') AND at < :before"
+    unused = "DELETE FROM file WHERE (chat IS NULL OR chat LIKE '@%') AND at < :before"
     run(connection, unused, before=at - UNUSED_FILE_SECONDS)
 
 
 def _insert(connection: Connection, new: File, at: float, *, chat: str | None) -> StoredFile:
     kept = StoredFile(id=f"f_{uuid4().hex}", name=new.name, type=new.type, size=len(new.data))
     row = {"id": kept.id, "chat": chat, "name": kept.name, "type": kept.type, "data": new.data, "at": at}
-    columns = "id, chat, name, type, data, at"
-    run(connection, f"INSERT INTO file ({columns}) VALUES (:id, :chat, :name, :type, :data, :at)", **row)
+    new_file = "INSERT INTO file (id, chat, name, type, data, at) VALUES (:id, :chat, :name, :type, :data, :at)"
+    run(connection, new_file, **row)
     return kept

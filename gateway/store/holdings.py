@@ -28,13 +28,12 @@ class Holding:
 
     `rows` selects a person's rows for their copy by `:channel`, `:person`, `:who` (`channel:id`), `:names` (each
     `channel:account:id` of theirs), `:sids` (their own conversations) or `:turns` (some of the turns there); empty if the
-    copy has them already. `by_turn`: it has a column `turn`, and a row is deleted with its turn; `counted` if an erasure
-    reports how many. `aged` deletes what is no turn's by `:place` (`channel:account:chat`) and `:before`, and `places`
-    selects its chats."""
+    copy has them already. `by_turn` deletes the rows of `:turns`; `counted` if an erasure reports how many. `aged`
+    deletes what is no turn's by `:place` (`channel:account:chat`) and `:before`, and `places` selects its chats."""
 
     title: Bilingual
     rows: str = ""
-    by_turn: bool = False
+    by_turn: str = ""
     counted: bool = True
     forget: Forget | None = None
     aged: str = ""
@@ -43,12 +42,12 @@ class Holding:
 
 _MESSAGES, _INTERNAL = Bilingual("messages", "条消息"), Bilingual("internal rows", "条内部记录")
 HOLDINGS: Mapping[str, Holding] = {
-    "transcript": Holding(title=_MESSAGES, by_turn=True),
-    "spoken": Holding(title=_INTERNAL, by_turn=True, counted=False),
+    "transcript": Holding(title=_MESSAGES, by_turn="DELETE FROM transcript WHERE turn IN :turns"),
+    "spoken": Holding(title=_INTERNAL, by_turn="DELETE FROM spoken WHERE turn IN :turns", counted=False),
     "layer": Holding(
         title=Bilingual("records of answers", "条回答过程记录"),
         rows="SELECT turn, agent, outcome, at, content FROM layer WHERE turn IN :turns ORDER BY turn",
-        by_turn=True,
+        by_turn="DELETE FROM layer WHERE turn IN :turns",
         counted=False,
     ),
     "inbox": Holding(
@@ -58,7 +57,7 @@ HOLDINGS: Mapping[str, Holding] = {
     "outbox": Holding(
         title=Bilingual("sent messages", "条已发送的消息"),
         rows="SELECT turn, part, created, payload FROM outbox WHERE turn IN :turns ORDER BY turn, part",
-        by_turn=True,
+        by_turn="DELETE FROM outbox WHERE turn IN :turns",
     ),
     "mark": Holding(
         title=Bilingual("settings and summaries", "条设置与摘要"),
@@ -160,7 +159,7 @@ def forget_turns(connection: Connection, turns: Sequence[int]) -> Counter[str]:
     removed = Counter[str]()
     for name, holding in HOLDINGS.items():
         if holding.by_turn:
-            gone = run(connection, f"DELETE FROM {name} WHERE turn IN :turns", turns=list(turns)).rowcount
+            gone = run(connection, holding.by_turn, turns=list(turns)).rowcount
             removed[name] += gone if holding.counted else 0
     return removed
 

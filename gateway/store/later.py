@@ -15,7 +15,7 @@ import orjson
 from sqlalchemy import Connection
 
 from gateway.store.errors import NOTIFY_CHANNEL
-from gateway.store.operations import Database, Lock, is_shared, lock, reads, run, writes
+from gateway.store.operations import Database, Lock, is_shared, lock, reads, records, run, writes
 from gateway.store.records import Delivery, Lease
 from gateway.store.sends import put
 from gateway.store.sessions import saying_session
@@ -23,28 +23,25 @@ from gateway.store.statements import NEVER
 
 LaterState: TypeAlias = Literal["active", "paused", "done", "cancelled"]
 Why: TypeAlias = Literal["hand", "config", "gone", "unreadable"]
-_COLUMNS = "id, kind, due, resumes, by_hand, owner, place, state, body, since, ran, runs, skipped, skips, turn, why"
-DUE = f"SELECT {_COLUMNS} FROM later WHERE due <= :now ORDER BY due LIMIT :most"
+DUE = "SELECT * FROM later WHERE due <= :now ORDER BY due LIMIT :most"
 NEXT_DUE = "SELECT due FROM later WHERE due IS NOT NULL ORDER BY due LIMIT 1"
-OF_OWNER = f"""
-SELECT {_COLUMNS} FROM later
+OF_OWNER = """
+SELECT * FROM later
 WHERE owner = :owner AND kind = 'schedule' AND (state IN ('active', 'paused') OR id = :also) ORDER BY due, since
 """
-_ALL = f"SELECT {_COLUMNS} FROM later ORDER BY state, due, since"
-_SCHEDULES = (
-    f"SELECT {_COLUMNS} FROM later WHERE kind = 'schedule' ORDER BY state, due, since LIMIT :most OFFSET :first"
-)
-_ONE = f"SELECT {_COLUMNS} FROM later WHERE id = :id"
+_ALL = "SELECT * FROM later ORDER BY state, due, since"
+_SCHEDULES = "SELECT * FROM later WHERE kind = 'schedule' ORDER BY state, due, since LIMIT :most OFFSET :first"
+_ONE = "SELECT * FROM later WHERE id = :id"
 _INSERT = """
 INSERT INTO later (id, kind, due, owner, place, state, key, body, since, why)
 VALUES (:id, :kind, :due, :owner, :place, :state, :key, :body, :since, :why) ON CONFLICT DO NOTHING RETURNING id
 """
-OF_PLACE = f"""
-SELECT {_COLUMNS} FROM later
+OF_PLACE = """
+SELECT * FROM later
 WHERE place = :place AND kind = 'schedule' AND (state IN ('active', 'paused') OR id = :also) ORDER BY due, since
 """
-_OF_EACH = f"""
-SELECT {_COLUMNS} FROM later WHERE id IN (
+_OF_EACH = """
+SELECT * FROM later WHERE id IN (
     SELECT min(id) FROM later WHERE owner IS NOT NULL AND kind = 'schedule' AND state IN ('active', 'paused')
     GROUP BY owner, place
 )
@@ -58,12 +55,14 @@ _RAN = "UPDATE later SET ran = :at, runs = runs + 1, turn = :turn WHERE id = :id
 _STILL_WAITS = "SELECT 1 FROM inbox WHERE id = :turn AND status = 0"
 _OWN_WAITING = "SELECT count(*) FROM inbox WHERE sid = :sid AND status = 0 AND again IS NOT NULL"
 _END = "UPDATE later SET due = NULL, resumes = NULL, by_hand = 0, state = :state, why = :why WHERE id = :id"
-_AHEAD = f"""
-SELECT {_COLUMNS} FROM later
+_AHEAD = """
+SELECT * FROM later
 WHERE due > :now AND (since > :now OR ran > :now OR skipped IS NOT NULL OR kind <> 'schedule')
 """
 _RECALL = "UPDATE later SET due = :due, resumes = :resumes, since = :since WHERE id = :id AND due = :read"
-_CONFIGURED = f"SELECT {_COLUMNS} FROM later WHERE owner IS NULL AND kind = 'schedule'"
+_CONFIGURED = "SELECT * FROM later WHERE owner IS NULL AND kind = 'schedule'"
+_CONFIGURED_LOCKED = "SELECT * FROM later WHERE owner IS NULL AND kind = 'schedule' FOR UPDATE"
+"""A run or a pause meanwhile would be undone."""
 _CONFIGURE = """
 UPDATE later SET body = :body, place = :place, due = :due, resumes = :resumes, by_hand = :by_hand, state = :state,
     since = :since, why = :why
@@ -224,7 +223,7 @@ class DatabaseLater(Database):
         """Store a user's new schedule, idempotent by `key`; None if they have `most`. It belongs to the running turn
         of `session`: recalling or erasing that turn deletes it."""
         lock(connection, Lock.SCHEDULES, later.owner)  # two at once could exceed the limit
-        made = f"SELECT {_COLUMNS} FROM later WHERE key = :key"
+        made = "SELECT * FROM later WHERE key = :key"
         if found := _rows(connection, made, key=key):
             return found[0]
         if len(_rows(connection, OF_OWNER, owner=later.owner, also="")) >= most:
@@ -246,7 +245,7 @@ class DatabaseLater(Database):
 
     @reads
     def those(self, connection: Connection, ids: Sequence[str]) -> Sequence[Later]:
-        return _rows(connection, f"SELECT {_COLUMNS} FROM later WHERE id IN :ids", ids=list(ids)) if ids else ()
+        return _rows(connection, "SELECT * FROM later WHERE id IN :ids", ids=list(ids)) if ids else ()
 
     @writes
     def rewrite(self, connection: Connection, id_: str, body: str) -> None:
@@ -308,8 +307,8 @@ class DatabaseLater(Database):
         """Update the operator's rows to match the config. `adopt` returns the row to keep for a stored and a new
         one."""
         lock(connection, Lock.SCHEDULES, "config")
-        locked = " FOR UPDATE" if is_shared(connection) else ""  # or a run or a pause meanwhile would be undone
-        stored = {it.id: it for it in _rows(connection, _CONFIGURED + locked)}
+        locked = _CONFIGURED_LOCKED if is_shared(connection) else _CONFIGURED
+        stored = {it.id: it for it in _rows(connection, locked)}
         for id_ in stored.keys() - {it.id for it in rows}:
             run(connection, "DELETE FROM later WHERE id = :id", id=id_)
         for row in rows:
@@ -322,8 +321,10 @@ class DatabaseLater(Database):
     @writes
     def prune(self, connection: Connection, before: float) -> int:
         """Delete rows that have ended; the config's schedules stay."""
-        over = "due IS NULL AND state <> 'paused' AND COALESCE(ran, since) < :before"
-        ended = f"DELETE FROM later WHERE (owner IS NOT NULL OR kind <> 'schedule') AND {over}"
+        ended = """
+        DELETE FROM later WHERE (owner IS NOT NULL OR kind <> 'schedule')
+        AND due IS NULL AND state <> 'paused' AND COALESCE(ran, since) < :before
+        """
         return run(connection, ended, before=before).rowcount
 
 
@@ -376,8 +377,10 @@ def run_now(connection: Connection, id_: str, now: float) -> Later | None:
     """Make a row due immediately; its regular time stays. None if there is no such row."""
     if not (found := _rows(connection, _ONE, id=id_)):
         return None
-    resumes = "CASE WHEN by_hand = 1 THEN resumes ELSE due END"
-    run(connection, f"UPDATE later SET resumes = {resumes}, by_hand = 1, due = :now WHERE id = :id", id=id_, now=now)
+    hasten = """
+    UPDATE later SET resumes = CASE WHEN by_hand = 1 THEN resumes ELSE due END, by_hand = 1, due = :now WHERE id = :id
+    """
+    run(connection, hasten, id=id_, now=now)
     _announce(connection)
     return found[0]
 
@@ -419,7 +422,7 @@ def owners(connection: Connection) -> Sequence[str]:
 
 
 def _rows(connection: Connection, statement: str, **names: object) -> list[Later]:
-    return [Later(**row) for row in run(connection, statement, **names).mappings()]
+    return records(connection, Later, statement, **names)
 
 
 def insert(connection: Connection, later: Later, key: str | None) -> bool:

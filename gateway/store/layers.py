@@ -20,39 +20,54 @@ TURNS_MAX = 50
 PRUNED_AT_ONCE = 500
 RECALLED = '{"missing":["recalled"]}'
 """The record of a turn whose message was recalled."""
-_COLUMNS = "l.turn, l.sid, l.person, l.outcome, l.at, l.content"
 FILTERS = ("agent", "channel", "person", "outcome", "feedback")
 RATINGS = {"good": '%"emoji":"👍"%', "bad": '%"emoji":"👎"%'}
-RATED = """ AND EXISTS (
-    SELECT 1 FROM mark m WHERE m.sid = layer.sid AND m.turn = layer.turn AND m.kind LIKE 'reaction %'
-    AND m.content LIKE :feedback
-)"""
-LISTED = f"""
-SELECT {_COLUMNS}, i.body, i.at AS accepted,
+LISTED = """
+SELECT l.turn, l.sid, l.person, l.outcome, l.at, l.content, i.body, i.at AS accepted,
     (SELECT t.content FROM transcript t WHERE t.turn = l.turn AND t.kind = 'final' LIMIT 1) AS final,
     COALESCE((
         SELECT s.name FROM spoken s WHERE s.turn = l.turn AND s.how = 'said' ORDER BY s.seq DESC, s.place DESC LIMIT 1
     ), '') AS name
 FROM layer l LEFT JOIN inbox i ON i.id = l.turn WHERE l.turn IN (
-    SELECT turn FROM layer WHERE turn < :before{{where}} ORDER BY turn DESC LIMIT :limit
+    SELECT turn FROM layer WHERE turn < :before
+    AND (CAST(:agent AS TEXT) IS NULL OR agent = :agent) AND (CAST(:channel AS TEXT) IS NULL OR channel = :channel)
+    AND (CAST(:person AS TEXT) IS NULL OR person = :person) AND (CAST(:outcome AS TEXT) IS NULL OR outcome = :outcome)
+    ORDER BY turn DESC LIMIT :limit
 ) ORDER BY l.turn DESC
 """
 """Filters only the narrow index: finding a rare outcome among 100,000 turns takes a few milliseconds."""
-OPEN = f"""
+RATED = """
+SELECT l.turn, l.sid, l.person, l.outcome, l.at, l.content, i.body, i.at AS accepted,
+    (SELECT t.content FROM transcript t WHERE t.turn = l.turn AND t.kind = 'final' LIMIT 1) AS final,
+    COALESCE((
+        SELECT s.name FROM spoken s WHERE s.turn = l.turn AND s.how = 'said' ORDER BY s.seq DESC, s.place DESC LIMIT 1
+    ), '') AS name
+FROM layer l LEFT JOIN inbox i ON i.id = l.turn WHERE l.turn IN (
+    SELECT turn FROM layer WHERE turn < :before
+    AND (CAST(:agent AS TEXT) IS NULL OR agent = :agent) AND (CAST(:channel AS TEXT) IS NULL OR channel = :channel)
+    AND (CAST(:person AS TEXT) IS NULL OR person = :person) AND (CAST(:outcome AS TEXT) IS NULL OR outcome = :outcome)
+    AND EXISTS (
+        SELECT 1 FROM mark m WHERE m.sid = layer.sid AND m.turn = layer.turn AND m.kind LIKE 'reaction %'
+        AND m.content LIKE :feedback
+    )
+    ORDER BY turn DESC LIMIT :limit
+) ORDER BY l.turn DESC
+"""
+OPEN = """
 SELECT i.id AS turn, i.sid, i.body, i.at AS accepted, EXISTS (
     SELECT 1 FROM transcript t WHERE t.turn = i.id AND t.kind = 'user'
 ) AS begun FROM inbox i
-WHERE i.status = 0 AND i.sid NOT LIKE '{CONTROL}%' AND i.sid IN (
+WHERE i.status = 0 AND i.sid NOT LIKE 'aside:%' AND i.sid IN (
     SELECT id FROM session WHERE owner IS NOT NULL UNION ALL SELECT id FROM session WHERE owner IS NULL AND pending > 0
 ) ORDER BY i.id DESC LIMIT :limit
 """
 _NAMES = "SELECT message, name FROM spoken WHERE turn = :turn AND how = 'said' ORDER BY seq, place"
 _TITLES = "SELECT id, title FROM web_conversation WHERE id IN :chats"
-_LAYER = f"""
-SELECT {_COLUMNS}, l.tools AS tools_hash,
+_LAYER = """
+SELECT l.turn, l.sid, l.person, l.outcome, l.at, l.content, l.tools AS tools_hash,
     COALESCE((SELECT content FROM layer_text WHERE hash = l.prompt), '[]') AS prompt,
     COALESCE((SELECT content FROM layer_text WHERE hash = l.tools), '[]') AS tools,
-    COALESCE((SELECT content FROM layer_text WHERE hash = l.route), '{{}}') AS route
+    COALESCE((SELECT content FROM layer_text WHERE hash = l.route), '{}') AS route
 FROM layer l WHERE l.turn = :turn
 """
 _ROWS = "SELECT sid, seq, kind, content FROM transcript WHERE turn = :turn ORDER BY seq"
@@ -78,8 +93,8 @@ SELECT turn, kind, content FROM transcript WHERE sid = :sid AND turn < :turn AND
 ), 0) ORDER BY seq
 """
 _CHOSEN = "SELECT content FROM mark WHERE sid = :sid AND kind = 'settings' AND at <= :until ORDER BY turn DESC LIMIT 1"
-_UNKEPT = f"""
-SELECT count(*) FROM transcript t WHERE t.kind = 'final' AND t.turn > :after AND t.sid NOT LIKE '{CONTROL}%'
+_UNKEPT = """
+SELECT count(*) FROM transcript t WHERE t.kind = 'final' AND t.turn > :after AND t.sid NOT LIKE 'aside:%'
 AND NOT EXISTS (SELECT 1 FROM layer l WHERE l.turn = t.turn)
 """
 _FORGET_TEXTS = """
@@ -87,7 +102,7 @@ DELETE FROM layer_text WHERE hash NOT IN (
     SELECT prompt FROM layer UNION SELECT tools FROM layer UNION SELECT route FROM layer
 )
 """
-_OLDEST = f"SELECT turn, at FROM layer ORDER BY turn LIMIT {PRUNED_AT_ONCE}"
+_OLDEST = "SELECT turn, at FROM layer ORDER BY turn LIMIT :most"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -149,12 +164,11 @@ class DatabaseLayers(Database):
     ) -> Sequence[ListedTurn]:
         """Return the newest turns below `before`; without it, waiting and running turns come first. `only` filters
         by the columns agent, channel, person and outcome; `feedback` is good or bad."""
-        wanted = {name: only[name] for name in FILTERS if only.get(name)}
-        where = "".join(RATED if name == "feedback" else f" AND {name} = :{name}" for name in wanted)
-        if "feedback" in wanted:
-            wanted["feedback"] = RATINGS.get(wanted["feedback"], "")
+        wanted = {name: only.get(name) or None for name in FILTERS}
+        statement = RATED if wanted["feedback"] else LISTED
+        wanted["feedback"] = RATINGS.get(wanted["feedback"] or "", "")
         below = NEVER if before is None else before
-        return _listed(connection, LISTED.format(where=where), before=below, limit=limit, **wanted)
+        return _listed(connection, statement, before=below, limit=limit, **wanted)
 
     @reads
     def unfinished(self, connection: Connection, limit: int = TURNS_MAX) -> Sequence[ListedTurn]:
@@ -222,7 +236,7 @@ class DatabaseLayers(Database):
     @writes
     def prune(self, connection: Connection, before: float) -> bool:
         """Run one step: delete records of turns that ended before that time. Return whether there may be more."""
-        oldest = run(connection, _OLDEST).all()
+        oldest = run(connection, _OLDEST, most=PRUNED_AT_ONCE).all()
         gone = [row.turn for row in oldest if row.at < before]
         run(connection, "DELETE FROM layer WHERE turn IN :gone", gone=gone)
         return bool(gone) and len(gone) == PRUNED_AT_ONCE

@@ -11,39 +11,41 @@ from dataclasses import asdict, dataclass, field
 from sqlalchemy import Connection
 
 from gateway.store.later import Later, insert, one
-from gateway.store.operations import Database, Lock, is_shared, lock, reads, run, value, writes
+from gateway.store.operations import Database, Lock, is_shared, lock, reads, records, run, value, writes
 from gateway.store.records import Delivery
 from gateway.store.sends import put
 
 PENDING = "login"
 """The kind of a row of `later` that waits for a person to log in."""
-_COLUMNS = (
-    "channel, account, person, name, scopes, access, refresh, access_until, refresh_until, revision, since, ended"
-)
-_OF = "channel = :channel AND account = :account AND person = :person"
-_GET = f"SELECT {_COLUMNS} FROM login WHERE {_OF}"
-_ALL = f"SELECT {_COLUMNS} FROM login ORDER BY channel, account, person"
-_SET = f"""
-INSERT INTO login ({_COLUMNS}) VALUES (:channel, :account, :person, :name, :scopes, :access, :refresh, :access_until,
-    :refresh_until, 1, :since, NULL)
+_GET = "SELECT * FROM login WHERE channel = :channel AND account = :account AND person = :person"
+_ALL = "SELECT * FROM login ORDER BY channel, account, person"
+_SET = """
+INSERT INTO login (channel, account, person, name, scopes, access, refresh, access_until, refresh_until, revision, since,
+    ended)
+VALUES (:channel, :account, :person, :name, :scopes, :access, :refresh, :access_until, :refresh_until, 1, :since, NULL)
 ON CONFLICT (channel, account, person) DO UPDATE SET name = excluded.name, scopes = excluded.scopes,
     access = excluded.access, refresh = excluded.refresh, access_until = excluded.access_until,
     refresh_until = excluded.refresh_until, revision = login.revision + 1, since = excluded.since, ended = NULL,
     busy_until = NULL
 """
-_CLAIM = f"""
+_CLAIM = """
 UPDATE login SET busy_until = :until
-WHERE {_OF} AND revision = :revision AND ended IS NULL AND (busy_until IS NULL OR busy_until < :now) RETURNING person
+WHERE channel = :channel AND account = :account AND person = :person AND revision = :revision AND ended IS NULL
+AND (busy_until IS NULL OR busy_until < :now) RETURNING person
 """
-_REFRESHED = f"""
+_REFRESHED = """
 UPDATE login SET access = :access, refresh = :refresh, access_until = :access_until, refresh_until = :refresh_until,
     scopes = :scopes, revision = revision + 1, busy_until = NULL
-WHERE {_OF} AND revision = :revision AND ended IS NULL RETURNING person
+WHERE channel = :channel AND account = :account AND person = :person AND revision = :revision AND ended IS NULL
+RETURNING person
 """
-_RELEASE = f"UPDATE login SET busy_until = NULL WHERE {_OF} AND revision = :revision"
-_END = f"""
+_RELEASE = """
+UPDATE login SET busy_until = NULL
+WHERE channel = :channel AND account = :account AND person = :person AND revision = :revision
+"""
+_END = """
 UPDATE login SET access = NULL, refresh = NULL, busy_until = NULL, revision = revision + 1, ended = :at
-WHERE {_OF} AND revision = :revision AND ended IS NULL
+WHERE channel = :channel AND account = :account AND person = :person AND revision = :revision AND ended IS NULL
 """
 _FORGET = """
 DELETE FROM login WHERE channel = :channel AND person = :person AND (:account = '' OR account = :account) RETURNING name
@@ -155,7 +157,7 @@ class DatabaseLogins(Database):
 
 def logins(connection: Connection) -> Sequence[Login]:
     """Return every login, for an operator's report."""
-    return [Login(**row) for row in run(connection, _ALL).mappings()]
+    return records(connection, Login, _ALL)
 
 
 def forget(connection: Connection, channel: str, person: str, account: str = "") -> Sequence[str]:
@@ -169,5 +171,4 @@ def forget(connection: Connection, channel: str, person: str, account: str = "")
 
 
 def _login(connection: Connection, channel: str, account: str, person: str) -> Login | None:
-    row = run(connection, _GET, channel=channel, account=account, person=person).mappings().first()
-    return Login(**row) if row else None
+    return next(iter(records(connection, Login, _GET, channel=channel, account=account, person=person)), None)

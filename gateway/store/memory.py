@@ -33,7 +33,8 @@ ORDER BY seq LIMIT :limit
 """
 _DONE = "SELECT revision, (SELECT seq FROM indexed WHERE sid = session.id) AS seq FROM session WHERE id = :sid"
 _INDEXED = """
-INSERT INTO indexed (sid, seq) SELECT :sid, :seq WHERE EXISTS (SELECT 1 FROM transcript WHERE sid = :sid AND seq = :seq)
+INSERT INTO indexed (sid, seq)
+SELECT :sid, CAST(:seq AS BIGINT) WHERE EXISTS (SELECT 1 FROM transcript WHERE sid = :sid AND seq = :seq)
 ON CONFLICT (sid) DO UPDATE SET seq = excluded.seq WHERE indexed.seq = :done RETURNING seq
 """
 """Writes nothing if another reader has indexed the same rows, or the session was erased."""
@@ -127,8 +128,10 @@ class DatabaseMemory(Database):
     @reads
     def notes(self, connection: Connection, sender: str, agent: str) -> Sequence[Note]:
         """Return the notes, oldest first."""
-        theirs = "SELECT number, at, text FROM note WHERE sender = :sender AND agent = :agent AND text <> ''"
-        rows = run(connection, f"{theirs} ORDER BY number", sender=sender, agent=agent)
+        theirs = """
+        SELECT number, at, text FROM note WHERE sender = :sender AND agent = :agent AND text <> '' ORDER BY number
+        """
+        rows = run(connection, theirs, sender=sender, agent=agent)
         return [Note(number=row.number, at=row.at, text=row.text) for row in rows]
 
     @writes

@@ -5,15 +5,15 @@ the driver directly."""
 import re
 import sqlite3
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from enum import IntEnum, unique
 from functools import lru_cache
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeAlias, TypeVar
 
 from sqlalchemy import BindParameter, Connection, CursorResult, bindparam, text
 
-_PLACEHOLDER = re.compile(r"(?<!:):([a-z]\w*)")
-"""Matches named placeholders. A `::` is a cast."""
+_PLACEHOLDER = re.compile(r"(?<![:\w]):([a-z]\w*)")
+"""Matches named placeholders, as SQLAlchemy does. A `::` is a cast; `'gateway:task:'` has none."""
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -44,6 +44,14 @@ def run(connection: Connection, statement: str, **names: object) -> CursorResult
     lists = {name: list(value) or [None] for name, value in given.items() if isinstance(value, list | tuple)}
     expanding: list[BindParameter[Any]] = [bindparam(name, expanding=True) for name in lists]
     return connection.execute(text(statement).bindparams(*expanding), given | lists)
+
+
+def records(connection: Connection, kind: Callable[..., T], statement: str, **names: object) -> list[T]:
+    """Execute a statement as `run` does, and build a record of each row from the columns that the class `kind` has: a
+    newer version may have added others."""
+    known: Any = kind
+    columns = [it.name for it in fields(known)]
+    return [kind(**{it: row[it] for it in columns}) for row in run(connection, statement, **names).mappings()]
 
 
 def rows(connection: Connection, statement: str, **names: object) -> list[Any]:

@@ -26,12 +26,15 @@ ADD_SECONDS = 600.0
 Claim: TypeAlias = Literal["claimed", "added", "known", "wrong", "muted"]
 """`added`: by an owner's code; `known`: the sender is already an owner, and the code stays valid."""
 _PAGE = {"channel": LOCAL_CHANNEL, "account": "default", "person": LOCAL_PERSON.partition(":")[2]}
-_NO_OWNER = f"NOT EXISTS (SELECT 1 FROM contact WHERE owner = 1 AND channel || ':' || person <> '{LOCAL_PERSON}')"
-_OFFER = f"""
+_OFFER = """
 INSERT INTO claim (code, at) SELECT CAST(:code AS TEXT), CAST(:at AS DOUBLE PRECISION)
-WHERE {_NO_OWNER} ON CONFLICT (code) DO NOTHING RETURNING code
+WHERE NOT EXISTS (SELECT 1 FROM contact WHERE owner = 1 AND channel || ':' || person <> 'web:local')
+ON CONFLICT (code) DO NOTHING RETURNING code
 """
-_SPEND = f"DELETE FROM claim WHERE code = :code AND at > :since AND owner IS NULL AND {_NO_OWNER} RETURNING code"
+_SPEND = """
+DELETE FROM claim WHERE code = :code AND at > :since AND owner IS NULL
+AND NOT EXISTS (SELECT 1 FROM contact WHERE owner = 1 AND channel || ':' || person <> 'web:local') RETURNING code
+"""
 _OWN = """
 INSERT INTO contact (channel, account, person, approved_by, approved_at, decided, name, owner)
 VALUES (:channel, :account, :person, :by, :at, :turn, :name, 1)

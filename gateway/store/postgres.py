@@ -128,7 +128,7 @@ class PostgresStore(Store):
         return await super().claim(limit)
 
     async def notify(self, sid: str | None) -> None:
-        await self._rows(f"SELECT pg_notify('{NOTIFY_CHANNEL}', :sid)", {"sid": sid or ""})
+        await self._rows("SELECT pg_notify(:channel, :sid)", {"channel": NOTIFY_CHANNEL, "sid": sid or ""})
 
     async def _rows(self, statement: str, names: Mapping[str, Any]) -> Sequence[Any]:
         return await self._transactions.each(lambda connection: rows(connection, statement, **names))
@@ -193,7 +193,7 @@ class Transactions:
         finally:
             self._free.release()
 
-    def _in_thread(self, operation: Callable[[Connection], T]) -> T:
+    def _in_thread(self, operation: Callable[[Connection], T], *, again: bool = False) -> T:
         connection = None
         try:
             connection = self._connection()
@@ -203,7 +203,9 @@ class Transactions:
             return result
         except BaseException as error:
             if connection is not None:
-                self._give_back(connection)
+                self._give_back(connection, outdated=_is_outdated(error))
+            if _is_outdated(error) and not again:
+                return self._in_thread(operation, again=True)
             if isinstance(error, psycopg.errors.UniqueViolation):  # two workers wrote the same row of a transcript
                 raise Fenced from error
             if not isinstance(error, SQLAlchemyError | psycopg.Error):
@@ -220,12 +222,15 @@ class Transactions:
         except IndexError:
             return self._engine.connect()
 
-    def _give_back(self, connection: Connection) -> None:
-        """Roll back and return the connection to the pool; close it if that fails."""
+    def _give_back(self, connection: Connection, *, outdated: bool) -> None:
+        """Roll back and return the connection to the pool; close it if that fails or its statements are outdated."""
         try:
             driver: Any = connection.connection.driver_connection
             driver.execute("ROLLBACK")
-            self._open.append(connection)
+            if outdated:
+                connection.close()
+            else:
+                self._open.append(connection)
         except (psycopg.Error, SQLAlchemyError):
             connection.invalidate()
             connection.close()
@@ -235,6 +240,11 @@ class Transactions:
         while self._open:
             self._open.pop().close()
         self._engine.dispose()
+
+
+def _is_outdated(error: BaseException) -> bool:
+    """Return whether a prepared `SELECT *` has other columns since a newer version changed its table."""
+    return isinstance(getattr(error, "orig", error), psycopg.errors.FeatureNotSupported)
 
 
 def command(driver: psycopg.Connection[Any], statement: bytes) -> None:
@@ -301,7 +311,7 @@ class Presence:
         lock_key = secrets.randbits(62)
         connection.execute("SELECT pg_advisory_lock(%s)", [lock_key])
         connection.execute(
-            "INSERT INTO worker (id, lock_key, expires) VALUES (%s, %s, clock_timestamp() + %s * interval '1 second')"
+            "INSERT INTO worker (id, lock_key, expires) VALUES (%s, %s, clock_timestamp() + make_interval(secs => %s))"
             " ON CONFLICT (id) DO UPDATE SET lock_key = excluded.lock_key, expires = excluded.expires",
             [self.worker, lock_key, self.lease_seconds],
         )
@@ -320,7 +330,7 @@ class Presence:
                     self.on_notify(note.payload or None)
             began = time.monotonic()
             renewed = connection.execute(
-                "UPDATE worker SET expires = clock_timestamp() + %s * interval '1 second' WHERE id = %s",
+                "UPDATE worker SET expires = clock_timestamp() + make_interval(secs => %s) WHERE id = %s",
                 [self.lease_seconds, self.worker],
             )
             if renewed.rowcount == 0:  # buried by the others after a long silence: announce it again

@@ -8,7 +8,7 @@ from sqlalchemy import Connection
 
 from gateway.store.operations import Database, reads, run, value, values, writes
 from gateway.store.records import Delivery, Lease
-from gateway.store.statements import COUNT_MESSAGE, INSERT_MESSAGE, InboxStatus, OutboxStatus
+from gateway.store.statements import COUNT_WITHIN, INSERT_MESSAGE, NEVER, InboxStatus, OutboxStatus
 
 
 def put(connection: Connection, delivery: Delivery, worker: str | None = None) -> tuple[int | None, Lease | None]:
@@ -21,7 +21,9 @@ def put(connection: Connection, delivery: Delivery, worker: str | None = None) -
 
 def count(connection: Connection, sid: str, owner: str | None, *, stopped: int = 0, begun: int = 0) -> Lease | None:
     """Count a message on its session's row. Return the lease if the owner has the session."""
-    return held(sid, owner, *values(connection, COUNT_MESSAGE, sid=sid, owner=owner, stopped=stopped, begun=begun))
+    names = {"sid": sid, "owner": owner, "stopped": stopped, "begun": begun}
+    counted = values(connection, COUNT_WITHIN, **names, sender=None, theirs_max=NEVER, pending_max=NEVER)
+    return held(sid, owner, *counted)
 
 
 def held(sid: str, owner: str | None, holder: str | None, epoch: int) -> Lease | None:

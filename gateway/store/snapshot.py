@@ -46,9 +46,7 @@ UPDATE task SET state = 'failed', ended = :at WHERE ended IS NULL
 AND EXISTS (SELECT 1 FROM inbox i WHERE i.sid = task.sid AND i.status = 0)
 """
 _CLOSE_MESSAGES = "UPDATE inbox SET status = 4 WHERE status = 0"
-_CLOSE_PARTS = f"""
-UPDATE outbox SET status = 3, reason = '{RESTORED}' WHERE status = 0
-"""
+_CLOSE_PARTS = "UPDATE outbox SET status = 3, reason = 'restored' WHERE status = 0"
 _FREE_CHATS = "UPDATE session SET owner = NULL, pending = 0, begun = 0"
 
 

@@ -57,18 +57,8 @@ SELECT :dedupe, :dedupe_text, :sid, :body, CAST(:at AS DOUBLE PRECISION), :sende
     0, 0
 FROM arrival WHERE TRUE ON CONFLICT DO NOTHING RETURNING id
 """
-"""On PostgreSQL: waits for earlier messages of the session, the sender and the chat (`Lock`); NULL waits for nothing. The
+"""Waits on PostgreSQL for earlier messages of the session, the sender and the chat (`Lock`); NULL waits for nothing. The
 number is assigned after the wait, so messages of one chat are numbered in arrival order."""
-COUNT_MESSAGE = """
-INSERT INTO session AS t (id, owner, epoch, pending, stopped, begun) SELECT :sid, :owner, 1, 1, :stopped, :begun WHERE TRUE
-ON CONFLICT (id) DO UPDATE SET
-    begun = CASE WHEN t.owner IS NULL AND t.pending = 0 THEN excluded.begun ELSE t.begun END,
-    pending = t.pending + 1,
-    epoch = t.epoch + CASE WHEN t.owner IS NULL AND excluded.owner IS NOT NULL THEN 1 ELSE 0 END,
-    owner = COALESCE(t.owner, excluded.owner),
-    stopped = CASE WHEN t.stopped > excluded.stopped THEN t.stopped ELSE excluded.stopped END
-RETURNING owner, epoch
-"""
 COUNT_WITHIN = """
 INSERT INTO session AS t (id, owner, epoch, pending, stopped, begun) SELECT :sid, :owner, 1, 1, :stopped, :begun
 WHERE (SELECT count(*) FROM inbox WHERE sender = :sender AND status = 0 AND again IS NULL) <= :theirs_max
@@ -81,7 +71,7 @@ ON CONFLICT (id) DO UPDATE SET
     stopped = CASE WHEN t.stopped > excluded.stopped THEN t.stopped ELSE excluded.stopped END
 RETURNING owner, epoch
 """
-"""`COUNT_MESSAGE` if the sender and the chat have no more waiting than that."""
+"""Counts the message if its sender and its chat have no more waiting than that."""
 WAITING_OF = """
 SELECT count(*) AS theirs, min(id) AS since, count(*) FILTER (WHERE sid LIKE :control_sids) AS notes
 FROM inbox WHERE sender = :sender AND status = 0 AND again IS NULL
@@ -388,10 +378,10 @@ SELECT CASE r.rate WHEN 'sender' THEN (
 ) END AS noted, r.rate
 FROM (SELECT CASE WHEN (
     SELECT count(*) FROM inbox WHERE sender = :sender AND chat IS NOT NULL AND beyond IS NULL AND dedupe <> :dedupe
-    AND at > :at - :sender_seconds AND at < :at + :sender_seconds
+    AND at > :at - CAST(:sender_seconds AS DOUBLE PRECISION) AND at < :at + CAST(:sender_seconds AS DOUBLE PRECISION)
 ) >= :sender_count THEN 'sender' WHEN (
     SELECT count(*) FROM inbox WHERE chat = :chat AND chat IS NOT NULL AND beyond IS NULL AND dedupe <> :dedupe
-    AND at > :at - :chat_seconds AND at < :at + :chat_seconds
+    AND at > :at - CAST(:chat_seconds AS DOUBLE PRECISION) AND at < :at + CAST(:chat_seconds AS DOUBLE PRECISION)
 ) >= :chat_count THEN 'chat' END AS rate) AS r
 """
 """The rate that a message exceeds, and whether a note was given since the newest accepted message; only accepted

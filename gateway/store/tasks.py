@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeAlias
 
 from sqlalchemy import Connection
 
-from gateway.store.operations import Database, reads, rows, run, writes
+from gateway.store.operations import Database, reads, records, rows, run, writes
 from gateway.store.records import Delivery
 from gateway.store.sends import put
 from gateway.store.statements import NEVER
@@ -21,14 +21,16 @@ ORPHAN_SECONDS = 60.0
 BEGUN = "gateway:task:"
 """The prefix of the dedupe key of a task's own message; the id follows."""
 
-_COLUMNS = "id, parent, sid, chat, person, agent, title, turn, origin, started"
-_READ = f"SELECT {_COLUMNS}, state, ended, ended_by, result, external FROM task"
-_KEPT = f"EXISTS (SELECT 1 FROM inbox i WHERE i.dedupe = '{BEGUN}' || task.id)"
-_TEXTS = ("id", "parent", "sid", "chat", "person", "agent", "title", "origin", "key")
-_INSERT = f"""
-INSERT INTO task ({", ".join(_TEXTS)}, turn, external, started, state)
-SELECT {", ".join(f"CAST(:{it} AS TEXT)" for it in _TEXTS)}, CAST(:turn AS BIGINT), CAST(:external AS INTEGER),
-    CAST(:started AS DOUBLE PRECISION), 'running'
+_ORPHANS = """
+DELETE FROM task WHERE chat = :chat AND ended IS NULL AND started < :before
+AND NOT EXISTS (SELECT 1 FROM inbox i WHERE i.dedupe = 'gateway:task:' || task.id)
+"""
+_OF_KEY = "SELECT * FROM task WHERE key = :key"
+_INSERT = """
+INSERT INTO task (id, parent, sid, chat, person, agent, title, origin, key, turn, external, started, state)
+SELECT CAST(:id AS TEXT), CAST(:parent AS TEXT), CAST(:sid AS TEXT), CAST(:chat AS TEXT), CAST(:person AS TEXT),
+    CAST(:agent AS TEXT), CAST(:title AS TEXT), CAST(:origin AS TEXT), CAST(:key AS TEXT), CAST(:turn AS BIGINT),
+    CAST(:external AS INTEGER), CAST(:started AS DOUBLE PRECISION), 'running'
 WHERE (SELECT count(*) FROM task WHERE chat = :chat AND ended IS NULL) < :most
 ON CONFLICT DO NOTHING
 """
@@ -90,18 +92,12 @@ class DatabaseTasks(Database):
         """Store a task under the first free id in `tries`, idempotent by `key`; None if `most` run in that chat. A
         task whose process died before its message was stored does not count."""
         new = tries[0]
-        orphans = f"ended IS NULL AND started < :before AND NOT {_KEPT}"
-        run(
-            connection,
-            f"DELETE FROM task WHERE chat = :chat AND {orphans}",
-            chat=new.chat,
-            before=new.started - ORPHAN_SECONDS,
-        )
+        run(connection, _ORPHANS, chat=new.chat, before=new.started - ORPHAN_SECONDS)
         for named in tries:
-            if found := _tasks(connection, "key = :key", key=key):
+            if found := records(connection, Task, _OF_KEY, key=key):
                 return found[0]
             run(connection, _INSERT, **asdict(named), key=key, most=most)
-        return next(iter(_tasks(connection, "key = :key", key=key)), None)
+        return next(iter(records(connection, Task, _OF_KEY, key=key)), None)
 
     @writes
     def end(self, connection: Connection, end: TaskEnd, by: int | None = None) -> bool:
@@ -113,22 +109,24 @@ class DatabaseTasks(Database):
         """Stop these tasks on behalf of command `by`. Return those that it stopped, the same when repeated."""
         stop = "UPDATE task SET state = 'stopped', ended = :at, ended_by = :by WHERE id IN :ids AND ended IS NULL"
         run(connection, stop, ids=ids, by=by, at=at)
-        return _tasks(connection, "id IN :ids AND ended_by = :by", ids=ids, by=by)
+        stopped = "SELECT * FROM task WHERE id IN :ids AND ended_by = :by ORDER BY started, id"
+        return records(connection, Task, stopped, ids=ids, by=by)
 
     @reads
     def of(self, connection: Connection, parent: str) -> Sequence[Task]:
         """Return the tasks that a conversation started, oldest first."""
-        return _tasks(connection, "parent = :parent", parent=parent)
+        asked = "SELECT * FROM task WHERE parent = :parent ORDER BY started, id"
+        return records(connection, Task, asked, parent=parent)
 
     @reads
     def newest(self, connection: Connection, most: int) -> Sequence[Task]:
         """Return the tasks of all conversations: running ones, then the newest of the others."""
-        newest = f"{_READ} ORDER BY (ended IS NULL) DESC, started DESC, id LIMIT :most"
-        return [Task(**row) for row in run(connection, newest, most=most).mappings()]
+        newest = "SELECT * FROM task ORDER BY (ended IS NULL) DESC, started DESC, id LIMIT :most"
+        return records(connection, Task, newest, most=most)
 
     @reads
     def get(self, connection: Connection, id_: str) -> Task | None:
-        return next(iter(_tasks(connection, "id = :id", id=id_)), None)
+        return next(iter(records(connection, Task, "SELECT * FROM task WHERE id = :id", id=id_)), None)
 
     @reads
     def goes_on(self, connection: Connection, sid: str, turn: int) -> bool:
@@ -165,8 +163,10 @@ def forget_tasks(
 ) -> int:
     """Delete the tasks of these conversations, both theirs and those they started between two turns, or the tasks of
     a user (`channel:id`)."""
-    asked = "parent IN :sids AND turn > :after AND turn <= :until"
-    gone = f"DELETE FROM task WHERE sid IN :sids OR ({asked}) OR (person = :person AND person <> '')"
+    gone = """
+    DELETE FROM task WHERE sid IN :sids OR (parent IN :sids AND turn > :after AND turn <= :until)
+    OR (person = :person AND person <> '')
+    """
     return run(connection, gone, sids=list(sids), person=person, after=after, until=until).rowcount
 
 
@@ -174,8 +174,3 @@ def children_of(connection: Connection, sid: str, after: int, until: int) -> Seq
     """Return the conversations of the tasks that a conversation started between two turns."""
     asked = "SELECT sid FROM task WHERE parent = :sid AND turn > :after AND turn <= :until"
     return list(run(connection, asked, sid=sid, after=after, until=until).scalars())
-
-
-def _tasks(connection: Connection, which: str, **names: Any) -> list[Task]:
-    rows = run(connection, f"{_READ} WHERE {which} ORDER BY started, id", **names).mappings()
-    return [Task(**row) for row in rows]

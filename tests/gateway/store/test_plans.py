@@ -114,9 +114,9 @@ def test_query_plan_of_the_turns_list_uses_an_index(tmp_path: Path) -> None:
     (tmp_path / "x.db").write_bytes(_empty_database())
     with closing(sqlite3.connect(tmp_path / "x.db")) as database:
         for column in (*FILTERS, ""):
-            where = RATED if column == "feedback" else f" AND {column} = :{column}" if column else ""
-            names = {"before": 9, "limit": 50, "turn": 1} | dict.fromkeys(FILTERS, "a")
-            plan = [row[3] for row in database.execute(f"EXPLAIN QUERY PLAN {LISTED.format(where=where)}", names)]
+            names = {"before": 9, "limit": 50, "turn": 1} | dict.fromkeys(FILTERS) | {column: "a"}
+            statement = RATED if column == "feedback" else LISTED
+            plan = [row[3] for row in database.execute(f"EXPLAIN QUERY PLAN {statement}", names)]
             if column != "feedback":  # it is looked up for each turn, beyond the index
                 assert "SEARCH layer USING COVERING INDEX layer_found (turn<?)" in plan
             assert not [it for it in plan if it.startswith("SCAN")], plan

@@ -13,6 +13,7 @@ from gateway.config.root import DatabaseConfig
 from gateway.store import postgres
 from gateway.store import statements as sql
 from gateway.store.errors import StoreUnavailable
+from gateway.store.later import Later
 from gateway.store.migrate import DatabaseUnusable
 from gateway.store.opening import open_store
 from gateway.store.operations import Lock, rows
@@ -150,3 +151,18 @@ async def test_frozen_replica_holds_no_chat_beyond_its_lease(postgres_url: str) 
             await frozen
         (taken,) = await other.leased()
         assert (taken.epoch, (await other.session_state(taken)).pending) == (lease.epoch + 1, 1)
+
+
+async def test_a_column_that_a_newer_version_adds_does_not_stop_a_replica(postgres_url: str) -> None:
+    """It migrates while this one still answers, whose connections have prepared `SELECT *`."""
+    row = Later(id="a", kind="schedule", due=9.0, owner=None, place="", state="active", body="{}", since=1.0)
+    async with opened(postgres_url) as store:
+        await store.later.expect(row)
+        for _ in range(9):  # the driver prepares what it runs often
+            assert await store.later.every() == [row]
+        execute(postgres_url, "ALTER TABLE later ADD COLUMN newer INTEGER")
+        try:
+            for _ in range(9):
+                assert await store.later.every() == [row]
+        finally:
+            execute(postgres_url, "ALTER TABLE later DROP COLUMN newer")
