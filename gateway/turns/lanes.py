@@ -280,21 +280,25 @@ class Lanes:
         async with self._alone if is_suspect else nullcontext(), slots:
             if self._control.draining:
                 raise Drained
-            self._leave_queue(lane)
-            if self._turns.start.is_away(work):
-                return []
             self._free -= taken
             try:
-                return await self._turn(lane, work)
+                self._leave_queue(lane)
+                return [] if self._turns.start.is_away(work) else await self._turn(lane, work)
             finally:
-                self._free += taken
-                lane.ended = self._runtime.now()
-                if self.free_slots == 1:
-                    self.wanted.set()
+                if taken:
+                    self._free += 1
+                    self._slot_freed()
 
     def _leave_queue(self, lane: Lane) -> None:
-        self._awaiting_slot -= lane.awaiting_slot
-        lane.awaiting_slot = False
+        if lane.awaiting_slot:
+            lane.awaiting_slot = False
+            self._awaiting_slot -= 1
+            self._slot_freed()
+
+    def _slot_freed(self) -> None:
+        """Wake the sweep if this is the only free slot: it may have left sessions behind because none was free."""
+        if self.free_slots == 1:
+            self.wanted.set()
 
     async def _turn(self, lane: Lane, work: Work) -> Sequence[OutboxPart]:
         """Run the turn as a separate task: a stop ends the turn but not the lane, and a stuck turn does not block
@@ -322,7 +326,7 @@ class Lanes:
             await asyncio.wait({lane.turn}, timeout=OVERDUE_SECONDS)
             raise
         finally:
-            lane.turn = None
+            lane.turn, lane.ended = None, self._runtime.now()
 
 
 SHARED_SECONDS = 1.0

@@ -143,7 +143,7 @@ def main() -> None:
         if "feishu" in sides and options.database is None:
             try:
                 runs[due.TITLE] = uvloop.run(due.measure(folder / "due"))
-            except (RuntimeError, TimeoutError) as error:
+            except (RuntimeError, ExceptionGroup) as error:
                 failures.append(f"{due.TITLE}: {error!r}")
     sys.stdout.write((document if options.json else table)(measured, runs) + "\n")
     try:

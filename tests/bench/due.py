@@ -37,7 +37,7 @@ ALL_SECONDS = 60.0
 
 
 async def measure(folder: Path) -> list[Row]:
-    """Raises TimeoutError if a reminder does not come."""
+    """Raises ExceptionGroup of a TimeoutError if a reminder does not come."""
     side = Feishu()
     async with peers() as around, started(subject.gateway(folder, side, around.urls)) as gateway:
         await serial(gateway, around, chats=CHATS, turns=3)

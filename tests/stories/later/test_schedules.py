@@ -14,6 +14,7 @@ from gateway.operate.sessions import erase
 from tests.channels.contexts import Clock
 from tests.emulators.models.script import calls, says
 from tests.processes import processes_of
+from tests.reminders import put, reminder
 from tests.running import AGENTS, ALICE, ALICE_CHAT, BOB, BOB_CHAT, FEISHU, GROUP, SECRETS, Running, running
 from tests.stories.at_work import RUNS, results, users, works
 from tests.stories.channels.test_telegram import bot
@@ -55,6 +56,23 @@ async def settled(house: Running, count: int) -> list[str]:
 
 async def _nothing_due(house: Running) -> bool:
     return not await house.gateway.runtime.store.later.due(house.gateway.runtime.now(), 1)
+
+
+async def test_reminders_due_at_once_need_no_sweep(
+    tmp_path: Path, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Far more than there are slots: each freed slot wakes the claim of what is left, and the periodic one never comes."""
+    for name in ("ALONE_SECONDS", "SHARED_SECONDS"):
+        monkeypatch.setattr(f"gateway.turns.lanes.{name}", 3600)
+    more = on(database_url, "limits: { parallelTurns: 3 }")
+    async with running(tmp_path, **ASKED, more=more) as house:
+        chats, now = [f"oc_{number:032x}" for number in range(40)], float(int(time.time()))
+        house.feishu.chats.update(dict.fromkeys(chats, ""))
+        rows = [
+            reminder(chat, chat, now=now, due=now + 1, say=f"Water {chat}", person=f"ou_{chat[3:]}") for chat in chats
+        ]
+        put(database_url, rows)
+        assert sorted(await settled(house, len(chats))) == [f"Water {chat}" for chat in chats]
 
 
 async def test_reminder_comes_once_in_its_chat(tmp_path: Path, database_url: str) -> None:
