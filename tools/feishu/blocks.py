@@ -26,12 +26,13 @@ _HOLDERS = ("grid", "grid_column", "table_cell", "view", "source_synced", "callo
 def markdown(blocks: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     """Yield the Markdown of a document's blocks, one piece for each."""
     by_id = {text(it, "block_id"): it for it in blocks}
-    return _Blocks(by_id).read(blocks[0], 0) if blocks else iter(())
+    root = by_id.pop(next(iter(by_id), ""), None)
+    return _Blocks(by_id).read(root, 0) if root else iter(())
 
 
 class _Blocks:
-    def __init__(self, by_id: Mapping[str, Mapping[str, Any]]) -> None:
-        self._by_id = dict(by_id)
+    def __init__(self, by_id: dict[str, Mapping[str, Any]]) -> None:
+        self._by_id = by_id
 
     def read(self, block: Mapping[str, Any], depth: int, at: int = 1) -> Iterator[str]:
         """Yield the block and what is in it. `at` is its number in a list."""

@@ -5,12 +5,13 @@ who is answered, or of the app. Nothing is kept between two pages, so a page sho
 Feishu answers is untrusted, and each size is bounded.
 """
 
+import asyncio
 import json
 import re
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TypeAlias
 
 from channels.message import DocumentLink, LinkKind
 from channels.wire import mapping, mappings, number, scalar, text
@@ -43,6 +44,12 @@ _BASES = (_BASE, f"{_BASE}/:table/fields", f"{_BASE}/:table/records/search")
 _DATES = (5, 1001, 1002)
 """Types of fields that hold milliseconds since 1970."""
 _AREAS = frozenset({"docs", "wiki", "sheets", "bitable"})
+_AS_TEXT = {"valueRenderOption": "ToString", "dateTimeRenderOption": "FormattedString"}
+Query: TypeAlias = Mapping[str, Any]
+CLOSED = (
+    "a link of Feishu is opened only where the operator names its area in tools.feishu.areas and lets the agent use "
+    "`feishu` (tools.allow)"
+)
 FORMS = "a link to a docx, wiki, sheets or base page of the account's Feishu, or feishu:KIND/TOKEN as in the metadata"
 
 
@@ -65,28 +72,22 @@ class FeishuLinks:
     async def read(self, path: str, wanted: Wanted, call: Call) -> tuple[str, Answer]:
         """Return the document's name for the fence, and its pages. Raises ToolError."""
         if not self.permitted:
-            message = (
-                "a link of Feishu is opened only where the operator names its area in tools.feishu.areas and lets the "
-                "agent use `feishu` (tools.allow)"
-            )
-            raise ToolError("NOT_ALLOWED", message)
+            raise ToolError("NOT_ALLOWED", CLOSED)
         link = self._link(path)
         name = f"{PREFIX}{link.kind}/{link.token}"
         if link.kind == "wiki":
-            node = mapping(await self._data(_NODE, {}, call, query={"token": link.token}), "node")
-            kind, token = _KINDS.get(text(node, "obj_type"), "wiki"), text(node, "obj_token")
-            if kind == "wiki":
-                raise ToolError(
-                    "NOT_SUPPORTED", "this wiki page is no docx, sheet or bitable, and cannot be read as text"
-                )
-            link = replace(link, kind=kind, token=token)
+            node = mapping(
+                await _Calls(self.tool, call, _scopes(_NODE)).data(_NODE, {}, query={"token": link.token}), "node"
+            )
+            link = replace(link, kind=_KINDS.get(text(node, "obj_type"), "wiki"), token=text(node, "obj_token"))
         match link.kind:
+            case "docx":
+                return name, await _document(_Calls(self.tool, call, _scopes(_DOCX)), link, wanted)
             case "sheet":
-                return name, await self._sheet(link, wanted, call)
+                return name, await _sheet(_Calls(self.tool, call, _scopes(*_SHEETS)), link, wanted)
             case "bitable":
-                return name, await self._base(link, wanted, call)
-            case _:
-                return name, await self._document(link, wanted, call)
+                return name, await _base(_Calls(self.tool, call, _scopes(*_BASES)), link, wanted)
+        raise ToolError("NOT_SUPPORTED", "this wiki page is no docx, sheet or bitable, and cannot be read as text")
 
     def _link(self, path: str) -> DocumentLink:
         if named := _NAMED.fullmatch(path):
@@ -96,116 +97,101 @@ class FeishuLinks:
             raise ToolError("INVALID_ARGUMENT", f"`read` opens {FORMS}; nothing else of Feishu")
         return found[0]
 
-    async def _document(self, link: DocumentLink, wanted: Wanted, call: Call) -> Answer:
-        blocks, is_cut = [], False
-        async for data in self._each(_DOCX, {"id": link.token}, call, BLOCKS, BLOCK_CALLS_MAX):
-            blocks += mappings(data, "items")
-            is_cut = data.get("has_more") is True
-        pages = Pages(first=wanted.first, last=wanted.last or 10_000_000, chars_max=wanted.chars_max)
-        flow = Flow(pages)
-        for block in [*markdown(blocks)] or ["(an empty document)"]:
-            flow.add(block)
-        if is_cut:
-            flow.add(f"[cut: only the first {len(blocks):,} blocks of this document are read]")
-        flow.turn()
-        return Answer(total=pages.total, texts=pages.texts)
 
-    async def _sheet(self, link: DocumentLink, wanted: Wanted, call: Call) -> Answer:
-        scopes = _scopes(*_SHEETS)
-        data = await self._data(_SHEETS[0], {"token": link.token}, call, scopes=scopes)
-        sheets = [it for it in mappings(data, "sheets") if it.get("hidden") is not True]
-        place = _place(wanted.sheet, link.part, [(text(it, "sheet_id"), text(it, "title")) for it in sheets])
-        grid = mapping(sheets[place], "grid_properties")
-        rows, columns = number(grid, "row_count") or 0, number(grid, "column_count") or 0
-        first, last, total = _range(wanted, rows)
-        texts: list[str] = (
-            [] if rows or first > 1 else ["(not a sheet of cells: a Base table, or a kind that cannot be read)"]
-        )
-        if first <= last:
-            top, end, right = (first - 1) * ROWS + 1, min(rows, last * ROWS), _letters(min(columns, COLUMNS_MAX))
-            data = await self._data(
-                _SHEETS[1],
-                {"token": link.token, "range": f"{text(sheets[place], 'sheet_id')}!A{top}:{right}{end}"},
-                call,
-                query={"valueRenderOption": "ToString", "dateTimeRenderOption": "FormattedString"},
-                scopes=scopes,
-            )
-            values = mapping(data, "valueRange").get("values")
-            texts = _grid([it for it in values if isinstance(it, list)] if isinstance(values, list) else [], top, end)
-            if columns > COLUMNS_MAX:
-                texts = [
-                    f"{it}\n\n[cut: {columns - COLUMNS_MAX:,} columns right of {right} are left out]" for it in texts
-                ]
-        names = [text(it, "title") for it in sheets]
-        return Answer(total=total or 1, texts=_fitting(texts, wanted), sheets=names, sheet=place + 1)
+@dataclass(frozen=True, slots=True)
+class _Calls:
+    """The calls for one link. `scopes` are those of all of them, so that the person logs in once."""
 
-    async def _base(self, link: DocumentLink, wanted: Wanted, call: Call) -> Answer:
-        scopes = _scopes(*_BASES)
-        data = await self._data(_BASE, {"app": link.token}, call, query={"page_size": TABLES}, scopes=scopes)
-        tables = mappings(data, "items")
-        place = _place(wanted.sheet, link.part, [(text(it, "table_id"), text(it, "name")) for it in tables])
-        params = {"app": link.token, "table": text(tables[place], "table_id")}
-        fields: list[Mapping[str, Any]] = []
-        async for data in self._each(_BASES[1], params, call, FIELDS, FIELD_CALLS_MAX, scopes):
-            fields += mappings(data, "items")
-        records: list[Mapping[str, Any]] = []
-        seen, count, first, last, total = 0, 0, 1, 0, 0
-        async for data in self._each(_BASES[2], params, call, RECORDS, RECORD_CALLS_MAX, scopes, body={}):
-            items = mappings(data, "items")
-            count = number(data, "total") or 0
-            first, last, total = _range(wanted, count)
-            records += items[max(0, (first - 1) * ROWS - seen) : max(0, last * ROWS - seen)]
-            seen += len(items)
-            if first > total or seen >= min(count, last * ROWS):
-                break
-        if not records and first <= total:
-            raise ToolError("TOO_LARGE", f"only the first {seen:,} records come by page; find others with `feishu`")
-        texts = [
-            table([["record_id", *(text(it, "field_name") for it in fields)], *(_record(it, fields) for it in part)])
-            for part in (records[start : start + ROWS] for start in range(0, len(records), ROWS))
-        ]
-        if first == 1:
-            kinds = ", ".join(f"{text(it, 'field_name')} ({text(it, 'ui_type') or it.get('type')})" for it in fields)
-            head = f"{count:,} records. Fields: {kinds}"
-            texts[:1] = ["\n\n".join((head, *texts[:1]))]
-        names = [text(it, "name") for it in tables]
-        return Answer(total=total or 1, texts=_fitting(texts, wanted), sheets=names, sheet=place + 1)
+    tool: FeishuTool
+    call: Call
+    scopes: tuple[str, ...]
 
-    async def _each(
-        self,
-        path: str,
-        params: Mapping[str, str],
-        call: Call,
-        size: int,
-        calls_max: int,
-        scopes: Sequence[str] = (),
-        body: Mapping[str, Any] | None = None,
-    ) -> AsyncIterator[Mapping[str, Any]]:
+    async def data(self, path: str, ids: Query, *, query: Query | None = None, body: Query | None = None) -> Query:
+        there = re.sub(r":(\w+)", lambda match: ids[match[1]], path)
+        method = "GET" if body is None else "POST"
+        request = self.tool.parse({"method": method, "path": there, "query": query, "body": body})
+        endpoint = replace(request.endpoint, scopes=self.scopes)
+        return await self.tool.data(replace(request, endpoint=endpoint), self.call)
+
+    async def each(
+        self, path: str, ids: Query, size: int, calls_max: int, *, body: Query | None = None
+    ) -> AsyncIterator[Query]:
         """Yield the answers to a call whose items come by pages."""
-        query: dict[str, str | int] = {"page_size": size}
+        query: dict[str, Any] = {"page_size": size}
         for _ in range(calls_max):
-            data = await self._data(path, params, call, query=query, scopes=scopes, body=body)
+            data = await self.data(path, ids, query=query, body=body)
             yield data
             if data.get("has_more") is not True or not (token := text(data, "page_token")):
                 return
             query["page_token"] = token
 
-    async def _data(
-        self,
-        path: str,
-        params: Mapping[str, str],
-        call: Call,
-        *,
-        query: Mapping[str, Any] | None = None,
-        scopes: Sequence[str] = (),
-        body: Mapping[str, Any] | None = None,
-    ) -> Mapping[str, Any]:
-        """Make one call. `scopes` are those of all calls that the link needs, so that the person logs in once."""
-        there = re.sub(r":(\w+)", lambda match: params[match[1]], path)
-        method = "GET" if body is None else "POST"
-        request = self.tool.parse({"method": method, "path": there, "query": query, "body": body})
-        endpoint = replace(request.endpoint, scopes=tuple(scopes) or request.endpoint.scopes)
-        return await self.tool.data(replace(request, endpoint=endpoint), call)
+
+async def _document(calls: _Calls, link: DocumentLink, wanted: Wanted) -> Answer:
+    blocks: list[Query] = []
+    is_cut = False
+    async for data in calls.each(_DOCX, {"id": link.token}, BLOCKS, BLOCK_CALLS_MAX):
+        blocks += mappings(data, "items")
+        is_cut = data.get("has_more") is True
+    return await asyncio.to_thread(_flow, blocks, wanted, is_cut=is_cut)
+
+
+def _flow(blocks: Sequence[Query], wanted: Wanted, *, is_cut: bool) -> Answer:
+    pages = Pages(first=wanted.first, last=wanted.last or 10_000_000, chars_max=wanted.chars_max)
+    flow = Flow(pages)
+    for block in [*markdown(blocks)] or ["(an empty document)"]:
+        flow.add(block)
+    if is_cut:
+        flow.add(f"[cut: only the first {len(blocks):,} blocks of this document are read]")
+    flow.turn()
+    return Answer(total=pages.total, texts=pages.texts)
+
+
+async def _sheet(calls: _Calls, link: DocumentLink, wanted: Wanted) -> Answer:
+    data = await calls.data(_SHEETS[0], {"token": link.token})
+    sheets = [it for it in mappings(data, "sheets") if it.get("hidden") is not True]
+    place = _place(wanted.sheet, link.part, [(text(it, "sheet_id"), text(it, "title")) for it in sheets])
+    grid = mapping(sheets[place], "grid_properties")
+    rows, columns = number(grid, "row_count") or 0, number(grid, "column_count") or 0
+    first, last, total = _range(wanted, rows)
+    texts: list[str] = (
+        [] if rows or first > 1 else ["(not a sheet of cells: a Base table, or a kind that cannot be read)"]
+    )
+    if first <= last:
+        top, end, right = (first - 1) * ROWS + 1, min(rows, last * ROWS), _letters(min(columns, COLUMNS_MAX))
+        ids = {"token": link.token, "range": f"{text(sheets[place], 'sheet_id')}!A{top}:{right}{end}"}
+        data = await calls.data(_SHEETS[1], ids, query=_AS_TEXT)
+        values = mapping(data, "valueRange").get("values")
+        texts = _grid([it for it in values if isinstance(it, list)] if isinstance(values, list) else [], top, end)
+        if (more := columns - COLUMNS_MAX) > 0:
+            texts = [f"{it}\n\n[cut: {more:,} columns right of {right} are left out]" for it in texts]
+    return _shown(texts, total, wanted, [text(it, "title") for it in sheets], place)
+
+
+async def _base(calls: _Calls, link: DocumentLink, wanted: Wanted) -> Answer:
+    tables = mappings(await calls.data(_BASE, {"app": link.token}, query={"page_size": TABLES}), "items")
+    place = _place(wanted.sheet, link.part, [(text(it, "table_id"), text(it, "name")) for it in tables])
+    ids = {"app": link.token, "table": text(tables[place], "table_id")}
+    fields = [
+        it async for data in calls.each(_BASES[1], ids, FIELDS, FIELD_CALLS_MAX) for it in mappings(data, "items")
+    ]
+    records: list[Query] = []
+    seen, count, first, last, total = 0, 0, 1, 0, 0
+    async for data in calls.each(_BASES[2], ids, RECORDS, RECORD_CALLS_MAX, body={}):
+        items, count = mappings(data, "items"), number(data, "total") or 0
+        first, last, total = _range(wanted, count)
+        records += items[max(0, (first - 1) * ROWS - seen) : max(0, last * ROWS - seen)]
+        seen += len(items)
+        if first > total or seen >= min(count, last * ROWS):
+            break
+    if not records and first <= total:
+        raise ToolError("TOO_LARGE", f"only the first {seen:,} records come by page; find others with `feishu`")
+    head = ["record_id", *(text(it, "field_name") for it in fields)]
+    parts = [records[start : start + ROWS] for start in range(0, len(records), ROWS)]
+    texts = [table([head, *(_record(it, fields) for it in part)]) for part in parts]
+    if first == 1:
+        kinds = ", ".join(f"{text(it, 'field_name')} ({text(it, 'ui_type') or it.get('type')})" for it in fields)
+        texts[:1] = ["\n\n".join((f"{count:,} records. Fields: {kinds}", *texts[:1]))]
+    return _shown(texts, total, wanted, [text(it, "name") for it in tables], place)
 
 
 def _scopes(*paths: str) -> tuple[str, ...]:
@@ -234,12 +220,12 @@ def _range(wanted: Wanted, rows: int) -> tuple[int, int, int]:
     return wanted.first, min(last, wanted.first + PAGES_MAX - 1, total), total
 
 
-def _fitting(texts: Sequence[str], wanted: Wanted) -> list[str]:
+def _shown(texts: Sequence[str], total: int, wanted: Wanted, names: list[str], place: int) -> Answer:
     """Return as many pages as one answer holds, and at least one."""
     pages = Pages(last=len(texts), chars_max=wanted.chars_max)
     for it in texts:
         pages.add(it)
-    return pages.texts
+    return Answer(total=total or 1, texts=pages.texts, sheets=names, sheet=place + 1)
 
 
 def _grid(values: Sequence[Sequence[Any]], top: int, end: int) -> list[str]:
@@ -266,7 +252,7 @@ def _letters(column: int) -> str:
     return letters or "A"
 
 
-def _record(record: Mapping[str, Any], fields: Sequence[Mapping[str, Any]]) -> list[str]:
+def _record(record: Query, fields: Sequence[Query]) -> list[str]:
     values, cells = mapping(record, "fields"), [text(record, "record_id")]
     for field in fields:
         value = values.get(text(field, "field_name"))

@@ -15,6 +15,7 @@ from tests.emulators.models.script import calls, says
 from tests.running import ALICE, ALICE_CHAT, BOB, BOB_CHAT, FEISHU, GROUP, feishu_emulator, running
 from tests.stories.at_work import results, spoken
 from tests.stories.tools.test_feishu import AGENTS, IN_GROUP, asks, code, log_in
+from tools.feishu import links
 
 SITE = "https://team.feishu.cn"
 SCOPES = (
@@ -129,11 +130,17 @@ async def test_link_in_a_message_is_named_in_the_metadata(tmp_path: Path) -> Non
         assert not house.feishu.workplace.called
 
 
-async def test_link_in_a_rich_post_is_named_in_the_metadata(tmp_path: Path) -> None:
-    rows = [[{"tag": "text", "text": "see "}, {"tag": "a", "text": "the plan", "href": URLS["wiki"]}]]
-    content = json.dumps({"title": "", "content": rows})
+POST = {
+    "title": "",
+    "content": [[{"tag": "text", "text": "see "}, {"tag": "a", "text": "the plan", "href": URLS["wiki"]}]],
+}
+CARD = {"schema": "2.0", "body": {"elements": [{"tag": "markdown", "content": f"see [the plan]({URLS['wiki']})"}]}}
+
+
+@pytest.mark.parametrize(("kind", "content"), [("post", POST), ("interactive", CARD)])
+async def test_link_in_a_post_or_card_is_named_in_the_metadata(tmp_path: Path, kind: str, content: Any) -> None:
     async with reading(tmp_path, script=[says("seen")]) as house:
-        await house.push(house.feishu.message_event("post", content, sender=ALICE, chat=ALICE_CHAT))
+        await house.push(house.feishu.message_event(kind, json.dumps(content), sender=ALICE, chat=ALICE_CHAT))
         await house.replies(1)
         assert '{"links": [{"kind": "wiki", "token": "wikA"}]}' in spoken(house)
 
@@ -266,6 +273,37 @@ async def test_base_is_read_as_tables_with_fields_by_page(tmp_path: Path) -> Non
         assert code(await asks(house, read(URLS["bitable"], page=10))) == "NOT_FOUND"
 
 
+async def test_document_beyond_its_limits_says_what_is_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(links, "BLOCK_CALLS_MAX", 1)
+    monkeypatch.setattr(links, "RECORD_CALLS_MAX", 1)
+    async with reading(tmp_path) as house:
+        work = house.feishu.workplace
+        work.blocks = document(*(text(f"b{n}", f"line {n}") for n in range(600)))
+        work.records = {f"rec{n}": {"Name": f"lead {n}"} for n in range(300)}
+        await log_in(house, ALICE, ALICE_CHAT)
+        found = fenced(await asks(house, read(URLS["docx"], page=1, offset=-3)))
+        assert "[cut: only the first 500 blocks of this document are read]" in found
+        assert code(await asks(house, read(URLS["bitable"], page=6))) == "TOO_LARGE"
+
+
+async def test_document_that_holds_itself_is_read_once(tmp_path: Path) -> None:
+    """Boxes, columns and the lists in them; a block that names a block above it does not show it again."""
+    blocks = [
+        {"block_id": "c", "block_type": 19, "callout": {}, "children": ["l", DOC, "c"]},
+        text("l", "in a box", "bullet", 12, children=["c", "l"]),
+        {"block_id": "g", "block_type": 24, "grid": {"column_size": 2}, "children": ["g1", "missing"]},
+        {"block_id": "g1", "block_type": 25, "grid_column": {}, "children": ["p"]},
+        text("p", "in a column"),
+    ]
+    async with reading(tmp_path) as house:
+        house.feishu.workplace.blocks = document(*blocks, top=["c", "g"])
+        await log_in(house, ALICE, ALICE_CHAT)
+        found = fenced(await asks(house, read(URLS["docx"])))
+        assert found.split("\n\n") == ["[page 1 of 1]", "# Plan", "> - in a box", "in a column"]
+        house.feishu.workplace.blocks = [{"block_id": DOC, "block_type": 1, "page": {"elements": []}}]
+        assert "(an empty document)" in await asks(house, read(URLS["docx"]))
+
+
 @pytest.mark.parametrize("kind", ["sheet", "bitable"])
 async def test_wiki_link_opens_the_object_of_its_node(tmp_path: Path, kind: str) -> None:
     async with reading(tmp_path) as house:
@@ -309,6 +347,14 @@ async def test_link_is_opened_only_with_an_area_and_the_tool(tmp_path: Path, lac
         (tool,) = house.anthropic.requests[0].body["tools"]
         assert "feishu:" not in tool["description"]
         assert not house.feishu.workplace.called
+
+
+async def test_read_says_that_it_opens_links(tmp_path: Path) -> None:
+    async with reading(tmp_path, script=[says("hello")]) as house:
+        await house.say("hi")
+        await house.replies(1)
+        (tool,) = [it for it in house.anthropic.requests[0].body["tools"] if it["name"] == "read"]
+        assert "feishu:KIND/TOKEN" in tool["description"]
 
 
 async def test_link_in_a_schedule_of_the_config_has_no_person(tmp_path: Path) -> None:
