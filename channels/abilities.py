@@ -154,6 +154,15 @@ class ShowsProgress(Channel, Protocol):
 
 
 @runtime_checkable
+class ReadsBots(Channel, Protocol):
+    """A channel whose events name another bot differently for each account, so that its messages must be looked up."""
+
+    async def read_bot(self, context: MessageContext) -> tuple[str, bool]:
+        """Return the id of the bot that sent a message, as `ChannelType.bot` has it, and whether it mentions this bot.
+        Raises DeliveryError."""
+
+
+@runtime_checkable
 class AnswersPresses(Channel, Protocol):
     """A channel whose platform expects an acknowledgement of each button press."""
 

@@ -25,6 +25,7 @@ Streaming: TypeAlias = Literal["off", "partial", "progress"]
 Quotes: TypeAlias = Literal["all", "first", "off"]
 Mistake: TypeAlias = tuple[tuple[str | int, ...], str]
 """The account's key to fix, and the message."""
+BOT = "bot"
 NOT_PAIRED = "dm-not-paired"
 NOT_MENTIONED = "not-mentioned"
 GROUP_DISABLED, GROUP_NOT_ALLOWED = "group-disabled", "group-not-allowed"
@@ -54,6 +55,10 @@ class ChatConfig(Section):
     """Ids of the people it answers there, instead of `groupSenders`; `*` means everybody, an empty list nobody."""
     require_mention: bool | None = None
     """True if it answers only messages that mention it, instead of the account's `requireMention`."""
+    topic_mention: bool | None = None
+    """The account's `topicMention`, for this chat."""
+    bots_from: tuple[str, ...] | None = None
+    """The account's `botsFrom`, for this chat."""
     agent: str | None = None
     """The `id` of the agent that answers there: the same as a binding of this chat."""
     tools: ToolLists = ToolLists()
@@ -81,6 +86,12 @@ class AccessConfig(Section):
     listens in; an empty list means nobody."""
     require_mention: bool = True
     """True if it answers only messages that mention the bot, in groups."""
+    topic_mention: bool = True
+    """`false`: in a topic of a group that the bot has answered in, further messages need no mention. The platform must
+    deliver them: Feishu with the scope `im:message.group_msg`, Telegram with privacy mode off."""
+    bots_from: tuple[str, ...] = ()
+    """Ids of other bots that it answers in groups if they mention it; `*` means every bot. The bots of this gateway are
+    answered wherever everybody is, without being listed. `limits.botRounds` bounds both."""
     mention_patterns: Annotated[tuple[MentionPattern, ...], Field(max_length=20)] = ()
     """Words that count as a mention in groups, such as `["helper", "小助手"]`, in any case; or patterns in RE2's syntax."""
     tools: ToolLists = ToolLists()
@@ -98,6 +109,18 @@ class AccessConfig(Section):
     """The number of group messages without a mention that the agent gets once it is mentioned: those since its last
     answer, as untrusted text. If there were more, the agent is informed how many earlier ones are missing. 0 stores none.
     The platform must deliver them: Feishu with the scope `im:message.group_msg`, Telegram with privacy mode off."""
+
+    @property
+    def hears_unmentioned(self) -> bool:
+        """True if some message of a group without a mention of its id may be answered."""
+        chats = self.chats.values()
+        keys = (self.require_mention, self.topic_mention, *(it.require_mention for it in chats))
+        return False in (*keys, *(it.topic_mention for it in chats)) or bool(self.mention_patterns)
+
+    def follows_topics(self, chat: str) -> bool:
+        """Return True if an answered topic of the group needs no further mention."""
+        own = self.chats.get(chat)
+        return not (self.topic_mention if own is None or own.topic_mention is None else own.topic_mention)
 
     def history_in(self, chat: str) -> int:
         own = self.chats.get(chat)
@@ -138,13 +161,24 @@ def refusal(
     Labels: `bot`, `dm-disabled`, `dm-not-allowed`, `dm-not-paired` (the sender may be approved in the database),
     `group-disabled`, `group-not-allowed`, `sender-not-allowed`, `not-mentioned`."""
     if context.sender.is_bot:
-        return "bot"
+        return _bot_refusal(access, context, switch)
     if context.chat.kind == "direct":
         passes = is_owner and access.dm_policy != "disabled"
         return None if passes else _policy_refusal("dm", access.dm_policy, context.sender.id, access.allow_from)
     if reason := group_refusal(access, context.chat.id, switch):
         return reason
     return _refusal_within(access, context, is_owner=is_owner, owners_alone=switch == "owners")
+
+
+def _bot_refusal(access: AccessConfig, context: MessageContext, switch: Switch | None) -> str | None:
+    """A bot of this gateway is answered where everybody is: where senders are listed, others could act through it."""
+    chat = access.chats.get(context.chat.id, ChatConfig())
+    listed = access.bots_from if chat.bots_from is None else chat.bots_from
+    senders = access.group_senders if chat.senders is None else chat.senders
+    is_peer = context.sender.is_peer and (senders is None or ANYBODY in senders)
+    if context.chat.kind == "direct" or not context.mentioned or not (is_peer or _is_listed(context.sender.id, listed)):
+        return BOT
+    return group_refusal(access, context.chat.id, switch) or ("sender-not-allowed" if switch == "owners" else None)
 
 
 def _refusal_within(access: AccessConfig, context: MessageContext, *, is_owner: bool, owners_alone: bool) -> str | None:
@@ -185,6 +219,8 @@ def id_problems(
         (("allowFrom",), access.allow_from, person),
         (("groupAllowFrom",), access.group_allow_from, group),
         (("groupSenders",), access.group_senders or (), person),
+        (("botsFrom",), access.bots_from, person),
+        *((("chats", chat, "botsFrom"), it.bots_from or (), person) for chat, it in access.chats.items()),
         *((("chats", chat, "senders"), it.senders or (), person) for chat, it in access.chats.items()),
     ]
     for key, ids, (pattern, words) in lists:

@@ -33,11 +33,13 @@ class Chat:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Sender:
-    """`id` is immutable; `name` is for display, never compared; `language` is a tag such as `zh-hans`, if known."""
+    """`id` is immutable; `name` is for display, never compared; `language` is a tag such as `zh-hans`, if known. `is_peer`:
+    it is another bot of this gateway."""
 
     id: str
     name: str | None = None
     is_bot: bool = False
+    is_peer: bool = False
     language: str | None = None
 
 
@@ -184,8 +186,8 @@ class MessageContext:
 
     @property
     def is_foreign(self) -> bool:
-        """True if its text in the history is not all by its sender: forwarded, from an inline bot or another system,
-        requested by a tainted turn, or with a foreign quote's files."""
+        """True if its text in the history is not all by a person who sent it: from a bot, forwarded, from an inline bot
+        or another system, requested by a tainted turn, or with a foreign quote's files."""
         marked = any(line.startswith((FORWARDED, BUNDLE, VIA)) for line in self.mark.splitlines())
         stays = (
             self.mark.startswith(BUTTON)
@@ -193,7 +195,7 @@ class MessageContext:
             or (self.reply_to is not None and bool(self.reply_to.attachments))
         )
         quoted = stays and self.reply_to is not None and self.reply_to.foreign
-        return marked or quoted or (self.origin is not None and self.origin.is_foreign)
+        return marked or quoted or self.sender.is_bot or (self.origin is not None and self.origin.is_foreign)
 
     @property
     def is_vote(self) -> bool:

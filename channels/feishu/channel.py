@@ -61,7 +61,7 @@ log = structlog.get_logger()
 
 class FeishuChannel:
     """`channels.channel.Channel`, `HasCondition`, `Listens`, `DownloadsFiles`, `ShowsProgress`, `ShowsDrafts`,
-    `ActsOnMessages`, `MarksMessages`, `ChecksHeaders` and `LogsIn` for one account."""
+    `ActsOnMessages`, `MarksMessages`, `ReadsBots`, `ChecksHeaders` and `LogsIn` for one account."""
 
     name = "feishu"
     capabilities = Capabilities(
@@ -182,11 +182,15 @@ class FeishuChannel:
             attachments=whole.attachments if whole else context.attachments,
         )
 
+    async def read_bot(self, context: MessageContext) -> tuple[str, bool]:
+        return await self._people.bot(context.message_id, self._bot)
+
     def split(self, text: str) -> list[str]:
         return split(text)
 
     def draft_seconds(self, context: MessageContext) -> float | None:
-        return None if self._config.streaming_in(context.chat.id) == "off" else CARD_SECONDS
+        is_whole = self._config.streaming_in(context.chat.id) == "off" or context.sender.is_bot
+        return None if is_whole else CARD_SECONDS
 
     def draft_is_whole(self, context: MessageContext) -> bool:
         return self._config.streaming_in(context.chat.id) == "progress"

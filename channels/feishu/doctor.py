@@ -30,6 +30,7 @@ _SENDING = ("im:message:send_as_bot", "im:message")
 _READING = ("im:message:readonly", "im:message")
 _DIRECT = ("im:message.p2p_msg:readonly", "im:message.p2p_msg")
 _ALL_OF_GROUPS = ("im:message.group_msg", "im:message.group_msg:readonly")
+_OF_BOTS = ("im:message.group_at_msg.include_bot:readonly", "im:message.group_msg.include_bot:read")
 _MENTIONS = ("im:message.group_at_msg:readonly", "im:message.group_at_msg", *_ALL_OF_GROUPS)
 _NICETIES: Mapping[tuple[str, ...], Bilingual] = {
     ("contact:user.base:readonly", "contact:user.basic_profile:readonly"): Bilingual("people's names", "人名"),
@@ -127,12 +128,13 @@ def _wanted(account: FeishuAccount) -> Iterator[tuple[Status, tuple[str, ...], B
         yield "error", _DIRECT, Bilingual("direct messages do not arrive", "收不到私聊消息")
     if account.group_policy != "disabled":
         yield "error", _MENTIONS, Bilingual("messages of groups do not arrive", "收不到群聊消息")
-        unmentioned = (account.require_mention, *(it.require_mention for it in account.chats.values()))
-        if False in unmentioned or account.mention_patterns:
+        if account.hears_unmentioned:
             mentions = Bilingual(
                 "of groups only messages that mention the bot arrive", "群聊中只能收到提及机器人的消息"
             )
             yield "error", _ALL_OF_GROUPS, mentions
+        if account.bots_from or any(it.bots_from for it in account.chats.values()):
+            yield "warning", _OF_BOTS, Bilingual("messages of other bots do not arrive", "收不到其他机器人的消息")
     for scopes, what in _NICETIES.items():
         yield "warning", scopes, Bilingual(f"there are no {what}", f"没有{what.zh}")
 

@@ -92,6 +92,14 @@ class People:
         by = text(sender, "id") or None
         return replace(quote_, text=read.text or None, sender=by, attachments=files)
 
+    async def bot(self, message_id: str, bot: str | None) -> tuple[str, bool]:
+        """Return the app that sent a message, and whether it mentions `bot`. The event has neither for certain: its ids
+        may be those of the sender's app. Raises DeliveryError."""
+        path = f"/open-apis/im/v1/messages/{quote(message_id, safe='')}"
+        data = mapping(await self._api.call(path, timeout_seconds=LOOKUP_SECONDS), "data")
+        item = next(iter(mappings(data, "items")), {})
+        return text(mapping(item, "sender"), "id"), content.mentions(item.get("mentions"), bot)[1]
+
     async def whole(self, message_id: str, bot: str | None = None) -> Content | None:
         """Return the content of a message whose event lacks it: a bundle, a card, or an empty one.
 

@@ -5,6 +5,7 @@ Updates are unsigned: the secret header is the only proof, so nothing else is re
 
 import asyncio
 import hmac
+import re
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -49,6 +50,7 @@ from channels.telegram.timing import Activity, TelegramPace, Timing, is_group
 from channels.wire import fits, loads, mapping, number, text
 
 SECRET_HEADER = "x-telegram-bot-api-secret-token"
+_BOT_NAME = re.compile(r"@[a-z]\w{1,28}bot\b", re.IGNORECASE)
 DRAFT = "draft:"
 """Prefix of a draft's handle, before the message's id."""
 EDIT_SECONDS, GROUP_EDIT_SECONDS = 1.0, 3.0
@@ -155,8 +157,8 @@ class TelegramChannel:
         return split(text)
 
     def draft_seconds(self, context: MessageContext) -> float | None:
-        if self._config.streaming_in(context.chat.id) == "off":
-            return None
+        if self._config.streaming_in(context.chat.id) == "off" or context.sender.is_bot:
+            return None  # the other bot would answer the first words
         return EDIT_SECONDS if context.chat.kind == "direct" else GROUP_EDIT_SECONDS
 
     def draft_is_whole(self, context: MessageContext) -> bool:
@@ -173,13 +175,13 @@ class TelegramChannel:
                 self._draftless.add(chat)
             else:
                 return ""
-        return f"{DRAFT}{await self.send(part, key)}"
+        return f"{DRAFT}{await self.send(_uncalled(part), key)}"
 
     async def update_draft(self, part: Outbound, key: str) -> str:
         if not part.replaces:
             await self._preview(part, key)
             return ""
-        await self.send(replace(part, replaces=part.replaces.removeprefix(DRAFT)), key)
+        await self.send(replace(_uncalled(part), replaces=part.replaces.removeprefix(DRAFT)), key)
         return part.replaces
 
     async def _preview(self, part: Outbound, key: str) -> None:
@@ -257,3 +259,9 @@ class TelegramChannel:
             self._pace.refused(chat, error.retry_after_seconds)
             self._activity.rest(error.retry_after_seconds)
             raise
+
+
+def _uncalled(part: Outbound) -> Outbound:
+    """Cut a growing answer in a group before the first mention of a bot, which is to answer only the whole of it."""
+    called = _BOT_NAME.search(part.text) if is_group(part.target.chat) else None
+    return replace(part, text=part.text[: called.start()].rstrip() or "…") if called else part

@@ -43,6 +43,9 @@ class LimitsConfig(TurnLimits):
     pending_origins: Amount = 50
     """Messages from schedules, hooks, tasks and background commands that may wait in one conversation. Beyond it a
     schedule's run is skipped and counted, and a hook's event is answered with 429."""
+    bot_rounds: Annotated[int, Field(ge=0, le=100)] = 3
+    """Messages of bots in a group or topic that the bots of this gateway answer, together, without a message of a person
+    to one of them in between; further ones get no answer."""
     file_bytes: Amount = 20_971_520
     """One file, to the agent or from it."""
     uploads_bytes: Amount = 209_715_200

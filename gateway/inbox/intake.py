@@ -14,19 +14,23 @@ import structlog
 
 from agents.attachments import tag
 from agents.prompt.inbound import HEARD_CHARS_MAX
-from channels.abilities import AnswersPresses, OwnPlatform, can
-from channels.access import GROUP_DISABLED, GROUP_NOT_ALLOWED, NOT_MENTIONED, NOT_PAIRED, group_refusal, refusal
+from channels.abilities import AnswersPresses, OwnPlatform, ReadsBots, can
+from channels.access import BOT, GROUP_DISABLED, GROUP_NOT_ALLOWED, NOT_MENTIONED, NOT_PAIRED, group_refusal, refusal
 from channels.channel import (
     AnsweredAtOnce,
     Arrived,
     Channel,
+    DeliveryError,
     Edited,
     Ignored,
     Membership,
     Moved,
+    NotReady,
+    RateLimited,
     Reacted,
     Recalled,
     Receipt,
+    Unreachable,
     Voted,
 )
 from channels.marks import EDITED
@@ -36,6 +40,7 @@ from gateway.approvals.approvals import Approvals
 from gateway.approvals.notices import direct_chat
 from gateway.commands.catalog import AT_ONCE, command_of
 from gateway.commands.own import CLAIM_WORDS
+from gateway.config.channels import configured
 from gateway.config.commands import SETTINGS, asks_model
 from gateway.config.root import route
 from gateway.observe.logs import logged
@@ -48,7 +53,7 @@ from gateway.store.approvals import Approval
 from gateway.store.changes import Recall
 from gateway.store.contacts import contact_name, hashed
 from gateway.store.inbound import INTRODUCTION, MISSPELT, PRESSED, UNHEARD, Caller, Inbound, inbound_of
-from gateway.store.records import Acceptance, Delivery
+from gateway.store.records import Acceptance, BotRounds, Delivery
 from gateway.store.sessions import chat_of, control_session, is_control, is_owner, saying_session, session_key
 from gateway.turns.batch import answer_others
 from gateway.turns.lanes import Lanes
@@ -195,7 +200,7 @@ class Intake:
             if self._runtime.now() - context.sent_at.timestamp() >= EDITED_SECONDS_MAX:
                 return "ignored: edit"
             return await self._admit(channel, arrived)
-        if changed is None or changed.state == "finished":
+        if changed is None or changed.state == "finished" or context.sender.is_bot:
             return "ignored: edit"
         log.info("message_edited", message_id=context.message_id, state=changed.state)
         if changed.state == "running":
@@ -205,6 +210,8 @@ class Intake:
         return "edited"
 
     async def _admit(self, channel: Channel, receipt: Arrived, replays: int = 0) -> str:
+        if receipt.context.sender.is_bot:
+            receipt = replace(receipt, context=await self._of_bot(channel, receipt.context))
         if (inbound := await self._parse(channel, receipt, replays)) is None:
             return "ignored: no command"
         context, agent = inbound.context, inbound.agent
@@ -229,6 +236,9 @@ class Intake:
             return "accepted"
         event = "" if inbound.command else self._event(receipt)
         acceptance = await self._store(replace(inbound, context=context, event=event), receipt.dedupe, sid)
+        if acceptance.out_of_rounds:
+            log.info("message_not_admitted", reason=BOT_ROUNDS, sender=context.sender.id, chat=context.chat.id, **facts)
+            return f"ignored: {BOT_ROUNDS}"
         outcome = "duplicate" if acceptance.turn is None else "overflow" if acceptance.overflow else "accepted"
         log.info("message_" + outcome, turn=acceptance.turn, session=sid, **facts)
         return outcome
@@ -250,6 +260,25 @@ class Intake:
         is_ours = named and context.press and context.press.label  # a button's or a poll's agent is open to its presser
         agent = named if is_ours else runtime.agent(context, named)  # the page's sender can name any
         return Inbound(agent=agent, context=context, command=command, arguments=arguments, replays=replays)
+
+    async def _of_bot(self, channel: Channel, context: MessageContext) -> MessageContext:
+        """Find out whether a bot's message is from a bot of this gateway, if it would then be answered. Raises NotReady if
+        the platform cannot be asked now."""
+        switch, setup = self._runtime.choices.listens(context), self._runtime.setup
+        others = {it.kind.bot(it.config) for it in configured(setup.config.channels) if it.kind.name == channel.name}
+        best = replace(context, sender=replace(context.sender, is_peer=len(others) > 1), mentioned=True)
+        passes = [refusal(channel.access, it, switch=switch) is None for it in (context, best)]
+        if passes != [False, True]:
+            return context
+        bot, mentioned = context.sender.id, context.mentioned
+        if can(channel, ReadsBots):
+            try:
+                bot, mentioned = await channel.read_bot(context)
+            except (Unreachable, RateLimited) as error:
+                raise NotReady(str(error)) from error
+            except DeliveryError as error:
+                log.info("bot_not_read", channel=channel.name, account=channel.account, error=str(error))
+        return replace(context, sender=replace(context.sender, is_peer=bot in others), mentioned=mentioned)
 
     def _event(self, receipt: Arrived) -> str:
         """Return the event as stored; empty if layers are not kept or it cannot be serialised. A message is never
@@ -299,6 +328,7 @@ class Intake:
             rates=self._runtime.setup.config.rates.by_whom if asks_model(command) and not inbound.asked else {},
             at_once=command in AT_ONCE,
             repeatable=inbound.asked is not None,
+            rounds=self._rounds(context) if context.sender.is_bot else None,
             interrupts=command is None and self._runtime.queue(sid, agent, context).mode == "interrupt",
         )
         acceptance = await self._lanes.accept(delivery)
@@ -321,10 +351,29 @@ class Intake:
             return context
         return replace(context, chat=replace(context.chat, kind=chat.kind, thread=target.thread))
 
+    def _rounds(self, context: MessageContext) -> BotRounds:
+        """Return the bound for a bot's message: it counts in all conversations that the bots of this gateway have there."""
+        accounts = [account for name, account in self._runtime.setup.channels if name == context.channel]
+        found = [conversations_there(self._runtime, replace(context, account=it)) for it in accounts]
+        sessions, members = ([sid for it in found for sid in it[which]] for which in (0, 1))
+        place = f"{context.channel}:{context.chat.id}#{context.chat.thread or ''}"
+        most = self._runtime.setup.limits.bot_rounds
+        return BotRounds(place=place, sessions=sessions, members=members, most=most)
+
     def _session(self, agent: str, context: MessageContext) -> str:
         return session_key(
             agent, self._runtime.choices.before_migration(context), self._runtime.setup.session_rules(agent).scope
         )
+
+
+def conversations_there(runtime: Runtime, context: MessageContext) -> tuple[list[str], list[str]]:
+    """Return the conversations that agents may have in the chat or topic of a message, and what those of single members
+    begin with."""
+    there, agents = runtime.choices.before_migration(context), list(runtime.setup.runners)
+    keys = {it: session_key(it, there, "chat") for it in agents}
+    return list(keys.values()), [
+        f"{keys[it]}:sender:" for it in agents if runtime.setup.session_rules(it).scope == "sender"
+    ]
 
 
 def _forget_files(base: Path, recall: Recall, message: str) -> None:
@@ -340,6 +389,7 @@ def _is_of(turns: Collection[int], approval: Approval) -> bool:
     return approval.turn in turns
 
 
+BOT_ROUNDS = "bot-rounds"
 CLAIM, LISTENING = "claim", ("listen", "unlisten")
 Keep: TypeAlias = Callable[[Inbound, Sequence[str]], Awaitable[Acceptance]]
 """Store a message of the gateway itself under the dedupe keys of the message that it answers."""
@@ -362,6 +412,11 @@ class Gatekeeper:
         owns = is_owner(owners, context)
         switch = self._runtime.choices.listens(context)
         reason = refusal(channel.access, context, is_owner=owns, switch=switch)
+        if context.sender.is_bot:
+            return BOT if command or context.press or context.is_vote else reason
+        if reason == NOT_MENTIONED and context.chat.thread and channel.access.follows_topics(context.chat.id):
+            there = conversations_there(self._runtime, context)
+            reason = None if await self._runtime.store.chatter.has_answered(*there) else reason
         decides = command in (PRESSED, "approve", "approvals") and (
             self._approvals.may_decide_any(context) or (reason is not None and await self._approvals.awaits(context))
         )

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 import structlog
 
 from channels.abilities import Listens, MarksMessages
-from channels.channel import Channel, DeliveryError, NotStored, Receipt
+from channels.channel import Channel, DeliveryError, NotReady, NotStored, Receipt
 from gateway.commands.catalog import menu
 from gateway.config.channels import configured
 from gateway.inbox.intake import Intake
@@ -100,6 +100,6 @@ class ChannelLinks:
         limit."""
         try:
             outcome = await self._intake.receive(channel, receipt)
-        except StoreUnavailable as error:
+        except (StoreUnavailable, NotReady) as error:
             raise NotStored from error
         self._runtime.metrics.deliveries.labels(channel.name, outcome).inc()

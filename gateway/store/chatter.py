@@ -16,6 +16,7 @@ from sqlalchemy import Connection
 from channels.access import HISTORY_MAX
 from channels.message import MessageContext
 from gateway.store.operations import Database, reads, run, writes
+from gateway.store.records import BotRounds
 from gateway.store.sessions import chat_of, sender_of
 
 _KEEP = """
@@ -49,6 +50,21 @@ VOTES_MAX = 200
 """Votes kept per chat."""
 VOTES = "votes "
 """The prefix of the thread that stores votes, so that votes and messages do not evict each other."""
+_OF_MEMBERS = "SELECT id FROM session WHERE substr(id, 1, length(:beginning)) = :beginning"
+_ANSWERED = """
+SELECT 1 FROM transcript WHERE sid IN :sids AND kind = 'final' AND (
+    content LIKE '{"outcome": "replied"%' OR content LIKE '{"outcome": "failed"%' OR content LIKE '{"outcome": "declined"%'
+) LIMIT 1
+"""
+_ROUNDS = """
+WITH here AS (
+    SELECT id, person, sender, again FROM inbox WHERE sid IN :sids AND status = 0 AND id < :before
+    UNION ALL SELECT id, person, sender, again FROM inbox
+    WHERE sid IN :sids AND status <> 0 AND status <> 3 AND id < :before
+)
+SELECT count(*) FROM here WHERE person IS NULL AND sender IS NOT NULL
+AND id > COALESCE((SELECT max(id) FROM here WHERE person IS NOT NULL AND again IS NULL), 0)
+"""
 _HELD = "SELECT 1 FROM chatter WHERE chat = :chat AND thread = :thread AND message = :message"
 REACTION = "reaction "
 """The kind prefix of a mark that holds a reaction to an answer; the user follows."""
@@ -105,6 +121,12 @@ class Rating:
 
 
 class DatabaseChatter(Database):
+    @reads
+    def has_answered(self, connection: Connection, sessions: Sequence[str], members: Sequence[str]) -> bool:
+        """Return whether a turn of these conversations, or of those of single members, has ended with an answer."""
+        sids = _conversations(connection, sessions, members)
+        return run(connection, _ANSWERED, sids=sids).first() is not None
+
     @writes
     def keep(self, connection: Connection, context: MessageContext, at: float) -> None:
         """Store a message once. Idempotent."""
@@ -199,3 +221,15 @@ class DatabaseChatter(Database):
 def _place(context: MessageContext) -> dict[str, str]:
     thread = context.chat.thread or ""
     return {"chat": chat_of(context), "thread": VOTES + thread if context.is_vote else thread}
+
+
+def bot_rounds(connection: Connection, rounds: BotRounds, *, before: int) -> int:
+    """Count the messages of bots below `before` that were accepted there since the last message of a person."""
+    sids = _conversations(connection, rounds.sessions, rounds.members)
+    count: int = run(connection, _ROUNDS, sids=sids, before=before).scalar_one()
+    return count
+
+
+def _conversations(connection: Connection, sessions: Sequence[str], members: Sequence[str]) -> list[str]:
+    of_members = (run(connection, _OF_MEMBERS, beginning=it).scalars() for it in members)
+    return [*sessions, *(sid for found in of_members for sid in found)]

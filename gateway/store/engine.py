@@ -15,9 +15,10 @@ from sqlalchemy import Connection
 
 from gateway.config.budgets import Rated
 from gateway.store import statements as sql
+from gateway.store.chatter import bot_rounds
 from gateway.store.errors import Fenced, Revised
 from gateway.store.layers import LayerRow
-from gateway.store.operations import Database, insert, is_shared, reads, rows, run, value, values, writes
+from gateway.store.operations import Database, Lock, insert, is_shared, lock, reads, rows, run, value, values, writes
 from gateway.store.records import (
     Acceptance,
     Delivery,
@@ -60,11 +61,16 @@ class StoreEngine(Database):
 
         Raises StoreUnavailable.
         """
-        row, owner = delivery.row, self.worker if claim else None
+        row, owner, rounds = delivery.row, self.worker if claim else None, delivery.rounds
+        if rounds:
+            lock(connection, Lock.BOTS, rounds.place)
         statement = sql.INSERT_MESSAGE_LOCKED if is_shared(connection) else sql.INSERT_MESSAGE
         turn = value(connection, statement, **row)
         if turn is None:
             return Acceptance(turn=None)
+        if rounds and bot_rounds(connection, rounds, before=turn) >= rounds.most:
+            rows(connection, sql.REFUSE_MESSAGE, turn=turn)
+            return Acceptance(turn=turn, overflow=True, out_of_rounds=True)
         if delivery.rates:
             noted, rate = values(connection, sql.RATES, **row, **limits_of(delivery.rates))
             if rate is not None:

@@ -143,6 +143,8 @@ class Lock(IntEnum):
     SESSION = 8
     """Held while a message arrives in that session."""
     LOGIN = 9
+    BOTS = 10
+    """Held while a bot's message is accepted in that group or topic, for any bot of the gateway."""
     MIGRATION = 7_305_843_001_216
     ARCHIVE = 7_305_843_001_217
     """Held while a web chat conversation is extended or erased."""

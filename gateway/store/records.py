@@ -131,6 +131,17 @@ class Spoken:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class BotRounds:
+    """The bound on answers to bots in a group or topic, with its conversations of all bots of the gateway: `sessions`, and
+    those of single members, which begin with one of `members`."""
+
+    place: str
+    sessions: Sequence[str]
+    members: Sequence[str]
+    most: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Delivery:
     """A message to accept. `dedupe` is one or two keys, scoped to channel and account. `sender` is counted over all
     chats, if set. `interrupts`: stop the session's earlier work. `chat` is the chat with all its topics; it counts
@@ -146,6 +157,8 @@ class Delivery:
     rates: Mapping[Rated, Rate] = field(default_factory=dict)
     internal: bool = False
     """It is the gateway's own message, exempt from queue limits."""
+    rounds: "BotRounds | None" = None
+    """Set for a message of a bot: it is stored without a person."""
     again: bool = False  # a copy of a message that came before
     at_once: bool = False
     """It stops or decides something, which takes effect when it is accepted."""
@@ -178,7 +191,8 @@ class Delivery:
         first, *second = self.dedupe
         row = {"dedupe": first, "dedupe_text": second[0] if second else None, "sid": self.sid, "body": self.body}
         channel, _, rest = (self.sender or "").partition(":")
-        person, again = f"{channel}:{rest.partition(':')[2]}" if self.sender else None, self.internal or self.again
+        person = f"{channel}:{rest.partition(':')[2]}" if self.sender and not self.rounds else None
+        again = self.internal or self.again
         row |= {"person": person, "sender": self.sender, "chat": self.chat if self.rates else None}
         return row | {"at": self.at, "again": 1 if again else None}
 
@@ -198,12 +212,14 @@ class Lease:
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Acceptance:
     """The result of accepting a message. `turn` is None for a redelivery. `lease` is set if this worker owns the
-    session: a lane is started for a new epoch. `rate_limited_by` is the exceeded rate."""
+    session: a lane is started for a new epoch. `rate_limited_by` is the exceeded rate. `out_of_rounds`: a bot's message
+    gets no answer."""
 
     turn: int | None
     lease: Lease | None = None
     overflow: bool = False
     rate_limited_by: Rated | None = None
+    out_of_rounds: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -138,10 +138,12 @@ def agent_of(session: str) -> str:
 
 
 def is_owner(owners: Collection[str], context: MessageContext) -> bool:
-    """Return whether an owner wrote it. Without owners that is the operator, in the web chat. The operator's own
-    turns have an owner's rights unless they contain untrusted text."""
+    """Return whether an owner wrote it, which a bot never is. Without owners that is the operator, in the web
+    chat. The operator's own turns have an owner's rights unless they contain untrusted text."""
     if context.origin and context.origin.by_operator:
         return not context.origin.external
+    if context.sender.is_bot:
+        return False
     return person_of(context) in owners if owners else person_of(context) == LOCAL_PERSON
 
 

@@ -281,3 +281,21 @@ async def test_a_person_without_a_name_is_called_by_the_id() -> None:
         nameless = context("telegram", Chat(id=PERSON, kind="direct"), sender=Sender(id=PERSON))
         assert (await channel.enrich(nameless)).sender.name == PERSON
         assert telegram.calls == []
+
+
+@pytest.mark.parametrize(
+    ("chat", "text", "shown"),
+    [
+        ("-100200", "Wait. @Other_Bot, please", "Wait."),
+        ("-100200", "@other_bot, please", "…"),
+        ("-100200", "@alice and @robotics, see", "@alice and @robotics, see"),
+        ("500000011", "@other_bot, please", "@other_bot, please"),
+    ],
+)
+async def test_telegram_draft_in_a_group_calls_no_bot(chat: str, text: str, shown: str) -> None:
+    """The other bot would answer an unfinished text; the whole one has the mention."""
+    async with connected() as (telegram, channel):
+        handle = await channel.open_draft(part(text, chat=chat), "key")
+        for step in (channel.update_draft, channel.send):
+            await step(replace(part(text, chat=chat), replaces=handle), "key")
+        assert [body["text"] for _, body in telegram.calls if "text" in body] == [shown, shown, text]

@@ -550,6 +550,8 @@ def _code(code: int, *, status: int = 400, message: str = "", headers: Mapping[s
 
 def _item(message_id: str, known: Known) -> dict[str, Any]:
     sender = {"id": known.sender, "id_type": "open_id", "sender_type": "user"}
+    if known.app:
+        sender = {"id": known.app, "id_type": "app_id", "sender_type": "app"}
     item: dict[str, Any] = {
         "message_id": message_id,
         "msg_type": known.msg_type,

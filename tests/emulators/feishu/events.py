@@ -37,6 +37,8 @@ class Known:
     """Milliseconds."""
     mentions: list[dict[str, Any]] = field(default_factory=list)
     """As the API says them: the id as text."""
+    app: str = ""
+    """The app that sent it, if a person did not."""
 
 
 @dataclass(kw_only=True)
@@ -89,9 +91,11 @@ class EventSource:
         chat_type: str = "p2p",
         message_id: str | None = None,
         sender_type: str = "user",
+        app: str = "",
         **more: Any,
     ) -> dict[str, Any]:
-        """A message of any type; from here on it exists on the platform and can be replied to."""
+        """A message of any type; from here on it exists on the platform and can be replied to. `app` sent it, which only
+        the API says: the event has an open id that is the receiving app's alone."""
         message_id = message_id or f"om_{secrets.token_hex(16)}"
         self.chats.setdefault(chat, "")
         if chat_type == "p2p":
@@ -104,12 +108,13 @@ class EventSource:
             content=content,
             thread_id=more.get("thread_id"),
             created=milliseconds,
+            app=app,
             mentions=[{**it, "id": it["id"]["open_id"], "id_type": "open_id"} for it in more.get("mentions") or ()],
         )
         message = {"message_id": message_id, "create_time": milliseconds, "update_time": milliseconds, "chat_id": chat}
         message |= {"chat_type": chat_type, "message_type": message_type, "content": content, **more}
         ids = {"open_id": sender, "union_id": "on_" + sender[3:], "user_id": None}
-        author = {"sender_id": ids, "sender_type": sender_type, "tenant_key": "tenant0001"}
+        author = {"sender_id": ids, "sender_type": "app" if app else sender_type, "tenant_key": "tenant0001"}
         return self.event("im.message.receive_v1", {"sender": author, "message": message})
 
     def press_event(
