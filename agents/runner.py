@@ -94,7 +94,7 @@ class AgentRunner:
         self._result_chars = min(result_limit_chars(self._window(model)) for model in self._models)
         self._layers = layers_of(tools_config, config.tools)
         self._own = own_tools(tools_config)
-        self.names = offered(tools_config, config.tools)
+        self.names = offered(tools_config, config.tools, hands_over=self.ports.handovers is not None)
         """The built-in and folder tools, before chats and senders remove any."""
         self.documents = Documents(self.limits.document_seconds)
         self._built_in = Catalog(

@@ -118,9 +118,9 @@ class DocumentLink:
     """True if only the quoted message has it."""
 
 
-OriginKind: TypeAlias = Literal["schedule", "task", "result", "process", "hook", "send", "login"]
+OriginKind: TypeAlias = Literal["schedule", "task", "result", "process", "hook", "send", "login", "handover"]
 """`task`: a delegated task; `result`: its result; `process`: the end of a background command; `login`: a turn continues
-after the login that it waited for."""
+after the login that it waited for; `handover`: a colleague's message, and what is relayed to the on-call chat."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -21,6 +21,7 @@ from tools.feishu.config import FeishuToolConfig
 from tools.feishu.links import FeishuLinks
 from tools.feishu.tool import FeishuTool
 from tools.folder import FolderTools, folder_tools
+from tools.handover import HandoverTool, HandsOver
 from tools.identity import Identities
 from tools.memory import Memory, MemoryGet, MemorySearch
 from tools.message import MessageTool, Messenger
@@ -70,6 +71,8 @@ class ToolPorts:
     identities: Identities
     answers: Answers
     sandbox: Sandbox
+    handovers: HandsOver | None = None
+    """None if the config names no on-call chat."""
 
 
 @dataclass
@@ -130,13 +133,16 @@ _BUILDERS: dict[str, Callable[[Catalog, Workspace], Tool]] = {
     "task": lambda catalog, _: TaskTool(catalog.ports.delegate),
     "schedule": lambda catalog, _: ScheduleTool(catalog.ports.schedules),
     "ask": lambda catalog, _: AskTool(catalog.ports.answers),
+    "handover": lambda catalog, _: HandoverTool(catalog.ports.handovers),
 }
 NAMES: tuple[str, ...] = tuple(_BUILDERS)
 
 
-def offered(everybody: ToolsConfig, agent: AgentToolsConfig) -> tuple[str, ...]:
-    """Return an agent's tools before chats and senders restrict them: the built-in ones, then those of folders."""
+def offered(everybody: ToolsConfig, agent: AgentToolsConfig, *, hands_over: bool) -> tuple[str, ...]:
+    """Return an agent's tools before chats and senders restrict them: the built-in ones, then those of folders.
+    `hands_over`: the config names an on-call chat."""
     off = {"web_search": not everybody.web.search.provider, "feishu": not everybody.feishu.areas}
+    off["handover"] = not hands_over
     there = tuple(it for it in NAMES if not off.get(it))
     return permitted(layers_of(everybody, agent), there + own_tools(everybody).names)
 

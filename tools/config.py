@@ -198,7 +198,7 @@ class ToolsConfig(ToolLists):
 
 class AgentToolsConfig(ToolLists):
     """The tools of an agent. Without `profile` and `allow` it has `profile: minimal`, which is `read`, `ls`,
-    `message` and `ask`."""
+    `message`, `ask` and, where `handover` is configured, `handover`."""
 
     exec: AgentExecConfig = AgentExecConfig()
     files: AgentFilesConfig = AgentFilesConfig()

@@ -16,14 +16,14 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "group:runtime": ("exec", "process"),
     "group:web": ("web_fetch", "web_search"),
     "group:memory": ("memory_search", "memory_get"),
-    "group:messaging": ("message", "ask"),
+    "group:messaging": ("message", "ask", "handover"),
     "group:tasks": ("task",),
     "group:later": ("schedule",),
     "group:feishu": ("feishu",),
 }
 PROFILES: dict[Profile, tuple[str, ...]] = {
-    "minimal": ("read", "ls", "message", "ask"),
-    "messaging": ("read", "ls", "message", "ask", "group:memory"),
+    "minimal": ("read", "ls", "message", "ask", "handover"),
+    "messaging": ("read", "ls", "group:messaging", "group:memory"),
     "coding": ("group:files", "group:runtime", "group:memory", "group:messaging", "group:tasks"),
     "full": ("*",),
 }

@@ -49,6 +49,7 @@ BEGUN: Mapping[OriginKind, str] = {
     "process": "The background command {} has ended. Beneath stands what it wrote",
     "login": "The person is logged in to {} now. Go on with what waited for it: make the call again that needed the login, "
     "and answer what was asked",
+    "handover": "A colleague has this chat (handover {}) and has written to the person. Beneath stands what was said",
     "hook": "The hook {} was called. Beneath stands what is to be done then",
 }
 """The cause of a turn that no user's message began, by kind of origin."""

@@ -109,6 +109,7 @@ class Gateway:
         self.logins = lasting.logins
         self.logins.serve(self.runtime, Seal(environment, key_file(config)), due.set)
         lasting.questions.serve(self.runtime, self.approvals)
+        lasting.handovers.serve(self.runtime)
         self.commands = Dispatch(
             runtime=self.runtime, approvals=self.approvals, tasks=self.tasks, ends=self.ends, logins=self.logins
         )

@@ -40,6 +40,7 @@ from gateway.state.queues import Queues
 from gateway.state.reasons import ToolLayers
 from gateway.state.runtime import Setup
 from gateway.store.store import Store
+from gateway.turns.handovers import Handovers
 from gateway.turns.memory import StoredMemory
 from gateway.turns.tasks import Tasks
 from tools.catalog import NAMES, ToolPorts, own_tools
@@ -66,6 +67,7 @@ class Lasting:
     ends: CommandEnds = field(default_factory=CommandEnds)
     logins: Logins = field(default_factory=Logins)
     questions: Questions = field(default_factory=Questions)
+    handovers: Handovers = field(default_factory=Handovers)
 
 
 def build_setup(config: Config, environment: Mapping[str, str], lasting: Lasting, before: Setup | None = None) -> Setup:
@@ -138,6 +140,7 @@ def _runners(
         schedules=StoredSchedules(store=store, config=config, now=now, wake=lasting.wake),
         identities=lasting.logins,
         answers=lasting.questions,
+        handovers=lasting.handovers if config.handover.to else None,
         sandbox=lasting.sandbox,
     )
     build_runner = partial(

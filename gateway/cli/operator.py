@@ -230,15 +230,20 @@ SessionId = Annotated[str, typer.Argument(metavar="ID", help="A session, as `ses
 @sessions_app.command("list")
 def list_sessions(as_json: AsJson = False, config: ConfigOption = CONFIG) -> None:
     """List the sessions, the last active one at the end."""
-    from gateway.operate.sessions import listed, summary
+    from gateway.operate.sessions import handed_over, listed, summary
 
     loaded = load(config, stored=True).config
-    sessions = [summary(it, loaded.server.zone) for it in listed(loaded)]
+    taken = handed_over(loaded)
+    sessions = [
+        summary(it, loaded.server.zone) | ({"handedOver": True} if it.until is None and it.sid in taken else {})
+        for it in listed(loaded)
+    ]
 
     def line(it: dict[str, Any]) -> str:
         within = "".join(f" {name} {it[name]}" for name in ("thread", "sender") if it[name] is not None)
         chat = f"{it['agent']}  {it['channel']}:{it['account']}:{it['chat']}{within}"
-        return f"{it['id']}  {it['last']}  {chat}  turns {it['turns']}  tokens {it['tokens']}"
+        handed = "  handed over" if "handedOver" in it else ""
+        return f"{it['id']}  {it['last']}  {chat}  turns {it['turns']}  tokens {it['tokens']}{handed}"
 
     print_list(sessions, line, number_of(sessions, "session"), as_json=as_json)
 

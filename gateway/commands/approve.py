@@ -18,7 +18,7 @@ from gateway.approvals.display import answers, outcome_text, request_details, re
 from gateway.approvals.notices import OWN, called, is_approver, message_of, surfaces_of
 from gateway.approvals.questions import TOKEN
 from gateway.commands import ask as questions
-from gateway.commands import own
+from gateway.commands import handover, own
 from gateway.commands.command import CommandContext, Perform
 from gateway.commands.own import accept_tools, join, tell, unheard
 from gateway.state.ending import Reply
@@ -199,6 +199,8 @@ async def settle(context: CommandContext) -> None:
     """Apply the decision of a pressed button, without requests to the platform."""
     if context.arguments.startswith(TOKEN):
         await questions.settle(context)
+    elif context.arguments.startswith(handover.TOKEN):
+        await handover.settle(context)
     else:
         await (own.settle if context.arguments.startswith(OWN) else press)(context)
 
@@ -210,6 +212,8 @@ async def press(context: CommandContext) -> str | Reply | None:
         return await own.press(context, context.arguments)
     if context.arguments.startswith(TOKEN):
         return await questions.press(context)
+    if context.arguments.startswith(handover.TOKEN):
+        return await handover.press(context)
     store, by, message = context.runtime.store.approvals, _decider(context), context.message
     token = await store.token(_hash(message.press.token)) if message.press and message.press.token else None
     approval = await context.approvals.get(token.approval) if token else None

@@ -17,6 +17,7 @@ from gateway.approvals.approvals import Approvals
 from gateway.commands import conversation, own, report, settings
 from gateway.commands.approve import NOTICE_RUNS, approve, list_approvals, settle
 from gateway.commands.command import ANY, Command, CommandContext, Perform, Situation
+from gateway.commands.handover import HANDOVER_RUNS, back, human
 from gateway.commands.login import LOGIN_RUNS, login, logout
 from gateway.commands.own import pair
 from gateway.commands.privacy import forget, mydata
@@ -225,6 +226,8 @@ _COMMANDS = (
     _command("good", report.good, 0),
     _command("bad [WHY]", report.bad, ANY),
     _command("why", why, 0),
+    _command("human [WHY]", human, ANY),
+    _command("back", back, 0),
     _command("model [NAME | NUMBER | default]", settings.model, 1, owner_in_groups=True),
     _command("models", settings.models, 0),
     _command("think [LEVEL | default]", settings.think, 1),
@@ -238,7 +241,7 @@ _COMMANDS = (
     _command("unlisten", own.unlisten, 0, at_once=True, only="group"),
 )
 COMMANDS = {it.name: it for it in _COMMANDS}
-RUNS: Mapping[str, Perform] = {**NOTICE_RUNS, **LOGIN_RUNS, MISSPELT: suggest}
+RUNS: Mapping[str, Perform] = {**NOTICE_RUNS, **LOGIN_RUNS, **HANDOVER_RUNS, MISSPELT: suggest}
 """Internal commands, which no user types."""
 AT_ONCE: Mapping[str, Perform] = {PRESSED: settle} | {it.name: it.run for it in _COMMANDS if it.at_once}
 """The commands, and the press, that take effect as soon as their message is accepted."""
@@ -259,7 +262,16 @@ def situation(setup: Setup, tools: Collection[str]) -> Situation:
 def _situation(config: Config, tools: Collection[str], *, asks: bool, skills: bool, owned: bool) -> Situation:
     pairs = any(getattr(it.config, "dm_policy", "") == "pairing" for it in configured(config.channels))
     count, logs_in = len(config.agents.list), any(it.kind.logs_in(it.config) for it in configured(config.channels))
-    return Situation(tools=tools, asks=asks, skills=skills, owned=owned, pairs=pairs, agents=count, logs_in=logs_in)
+    return Situation(
+        tools=tools,
+        asks=asks,
+        skills=skills,
+        owned=owned,
+        pairs=pairs,
+        agents=count,
+        logs_in=logs_in,
+        hands_over=bool(config.handover.to),
+    )
 
 
 def offered(there: Situation, kind: ChatKind) -> Sequence[Command]:

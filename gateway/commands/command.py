@@ -124,6 +124,8 @@ class Situation:
     pairs: bool
     agents: int
     logs_in: bool
+    hands_over: bool = False
+    """The config names an on-call chat."""
 
     def has_use(self, name: str) -> bool:
         """Return whether the command has an effect, apart from listing leftovers of an earlier config."""
@@ -144,6 +146,8 @@ class Situation:
                 return not self.owned
             case "login" | "logout":
                 return self.logs_in
+            case "human" | "back":
+                return self.hands_over
         return True
 
 

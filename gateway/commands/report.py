@@ -23,6 +23,7 @@ from channels.section import QueueMode
 from gateway.approvals.display import Called, name_of, person, value
 from gateway.approvals.notices import called
 from gateway.commands.command import CommandContext
+from gateway.commands.handover import handed_over
 from gateway.commands.login import login_line
 from gateway.config.exposure import has_page, openable
 from gateway.program import VERSION, program
@@ -100,6 +101,7 @@ async def status(context: CommandContext) -> str:
         (say("Conversation", "本次对话"), spent.shown(context)),
         (say("Cache", "缓存"), spent.cache(context)),
         (say("Queue", "队列"), _queue(context, mode, runs, waits)),
+        *await handed_over(context),
         ("Clawgate", VERSION),
     )
     return context.listed(lines)

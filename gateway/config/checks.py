@@ -75,6 +75,7 @@ def check(config: Config, skills: Mapping[str, Iterable[str]], findings: Finding
     _people(config, findings)
     _hooks(config, findings)
     _schedules(config, findings)
+    _handover(config, findings)
     _retention(config, findings)
     refuse_examples(config, findings)
 
@@ -108,6 +109,18 @@ def _schedules(config: Config, findings: Findings) -> None:
             place_in(config.channels, schedule.to)
         except ValueError as error:
             findings.add((*key, "to"), str(error))
+
+
+def _handover(config: Config, findings: Findings) -> None:
+    if not config.handover.to:
+        if config.handover.model_fields_set:
+            findings.add(("handover", "to"), "missing: the on-call chat, such as feishu:oc_team, or remove the section")
+        return
+    try:
+        if place_in(config.channels, config.handover.to).channel == "web":
+            raise ValueError("expected a chat on Feishu or Telegram, such as feishu:oc_team")
+    except ValueError as error:
+        findings.add(("handover", "to"), str(error))
 
 
 def _retention(config: Config, findings: Findings) -> None:
@@ -245,7 +258,7 @@ def _web(search: SearchConfig, findings: Findings) -> None:
 
 
 def _tool_choice(key: Key, agent: AgentConfig, config: Config, findings: Findings) -> None:
-    wanted, tools = agent.tool_choice, offered(config.tools, agent.tools)
+    wanted, tools = agent.tool_choice, offered(config.tools, agent.tools, hands_over=bool(config.handover.to))
     known = ("auto", "none", "required", *tools, *(it for it in agent.tools.allow or () if server_of(it)))
     if wanted in own_tools(config.tools).lost:
         return

@@ -30,6 +30,8 @@ forget | 忘记 | Erase everything that I hold about you | 删除我保存的关
 good | 好评 | Rate the last answer as good | 给上一个回答好评
 bad | 差评 | Rate the last answer as bad, and say why | 给上一个回答差评，并说明原因
 why | 为什么 | Explain how the last answer was made (owners only) | 说明上一个回答的由来（仅限所有者）
+human | 人工 | Ask for a human colleague, who answers here | 请人工同事来这里回答
+back | 交还 | Give a chat that a colleague answers back to the agent | 将同事接手的聊天交还给智能体
 model | 模型 | Choose the model of this conversation, or list the models | 为本次对话选择模型；单独发送则列出全部
 models | 模型列表 | List the models | 列出可选的模型
 think | 思考 | Set how hard the model thinks | 设置思考强度
@@ -52,7 +54,7 @@ ALIASES = frozenset({"commands", "reset", "models", "start", "reminders"})
 SETTINGS = frozenset({"model", "think", "reasoning", "verbose", "queue", "agent"})
 """Commands that set how a chat is answered."""
 GROUPS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
-    ("Conversation", "对话", ("new", "stop", "tasks", "retry", "edit", "undo", "compact", "export")),
+    ("Conversation", "对话", ("new", "stop", "tasks", "retry", "edit", "undo", "compact", "export", "human", "back")),
     ("Answers", "回答", ("model", "think", "reasoning", "verbose", "queue", "agent", "skill", "good", "bad")),
     ("You", "个人", ("remember", "schedules", "status", "usage", "context", "whoami", "login", "logout")),
     ("Privacy", "隐私", ("mydata", "forget")),

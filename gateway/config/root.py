@@ -29,6 +29,7 @@ from gateway.config.server import ServerConfig
 from gateway.observe.tracing import TracingConfig
 from skills.catalog import SkillsConfig
 from tools.config import PersonId, ToolsConfig
+from tools.handover import HandoverConfig
 from tools.mcp.config import McpConfig
 
 
@@ -251,6 +252,8 @@ class Config(Section):
     """Spending limits per day and month."""
     rates: RatesConfig = RatesConfig()
     """Rate limits for messages."""
+    handover: HandoverConfig = HandoverConfig()
+    """The chat whose people take chats over from the agents."""
     retention: RetentionConfig = RetentionConfig()
     """The age at which turns are erased. Unset: they are kept until an operator or their author erases them."""
 

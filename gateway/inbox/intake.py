@@ -52,10 +52,20 @@ from gateway.state.runtime import Runtime
 from gateway.store.approvals import Approval
 from gateway.store.changes import Recall
 from gateway.store.contacts import contact_name, hashed
-from gateway.store.inbound import INTRODUCTION, MISSPELT, PRESSED, UNHEARD, Caller, Inbound, inbound_of
+from gateway.store.inbound import (
+    HANDOVER_REPLY,
+    INTRODUCTION,
+    MISSPELT,
+    PRESSED,
+    UNHEARD,
+    Caller,
+    Inbound,
+    inbound_of,
+)
 from gateway.store.records import Acceptance, BotRounds, Delivery
 from gateway.store.sessions import chat_of, control_session, is_control, is_owner, saying_session, session_key
 from gateway.turns.batch import answer_others
+from gateway.turns.handovers import Handovers
 from gateway.turns.lanes import Lanes
 from tools.workspace import forget_message, forget_quoted
 
@@ -250,6 +260,9 @@ class Intake:
         if context.press is not None and not context.press.label:
             context, named = await self._pressed(channel, context, context.press, named)
         command, arguments = command_of(context)
+        if command is None and (found := await Handovers().serve(runtime).of_reply(context)):
+            command, arguments = HANDOVER_REPLY, f"{found[0]} {found[1]}"
+            context = replace(context, mentioned=True, reply_to=None)  # what it quotes is the person's
         if receipt.is_menu:
             if command in (None, MISSPELT):
                 return None

@@ -11,7 +11,6 @@ import math
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from datetime import tzinfo
 
 import structlog
 
@@ -21,6 +20,7 @@ from channels.message import Chat, MessageContext, Place
 from gateway.approvals.display import value
 from gateway.approvals.notices import Notice, direct_with
 from gateway.config.channels import place_in
+from gateway.config.root import Config
 from gateway.config.schedules import timing_of
 from gateway.later import ends
 from gateway.later.logins import Logins
@@ -39,11 +39,12 @@ from gateway.program import program
 from gateway.state.runtime import Runtime
 from gateway.store.errors import StoreUnavailable
 from gateway.store.inbound import SAY, Inbound, inbound_of
-from gateway.store.later import FORGET, RETENTION, Later, LaterState, Step
+from gateway.store.later import FORGET, HANDOVER, RETENTION, Later, LaterState, Step
 from gateway.store.logins import PENDING
 from gateway.store.records import Lease, OutboxPart
 from gateway.store.sessions import agent_of, message_in, sender_of, session_key
 from gateway.turns.batch import origin_delivery
+from gateway.turns.handovers import AGAIN_SECONDS, Handovers
 from gateway.turns.lanes import Lanes
 
 log = structlog.get_logger()
@@ -82,6 +83,7 @@ class DueWatch:
         self._logins = logins
         self._privacy = privacy
         """Begins an erasure whose row this worker has taken."""
+        self._handovers = Handovers().serve(runtime)
         self._latest = math.inf
         """The time of the last round; before the first one the clock's earlier value is unknown."""
 
@@ -109,9 +111,11 @@ class DueWatch:
         back. Otherwise a moment in a future year would make every schedule wait until then."""
         now, latest = self._runtime.now(), self._latest
         if now < latest:
-            zone = self._runtime.setup.config.server.zone
+            config = self._runtime.setup.config
             steps = [
-                (row, after) for row in await self._store.later.ahead(now) if (after := _now_due(row, now, zone)) != row
+                (row, after)
+                for row in await self._store.later.ahead(now)
+                if (after := _now_due(row, now, config)) != row
             ]
             if steps and await self._store.later.recall(steps):
                 log.warning("schedules_recalled", count=len(steps), ids=[row.id for row, _ in steps][:RECALLED_MAX])
@@ -141,6 +145,8 @@ class DueWatch:
             self._logins.poll(step.later)
         if step.later.kind in (FORGET, RETENTION):
             self._privacy(step.later)
+        if step.later.kind == HANDOVER:
+            await self._handovers.end_due(step.later)
         if step.only_looks:
             return
         outcome = "skipped" if step.skips else "begun" if step.delivery else step.state
@@ -167,6 +173,7 @@ class DueWatch:
 
     async def configure(self) -> None:
         """Update the operator's rows to match the current config. Raises StoreUnavailable."""
+        await self._handovers.adopt()
         rows = list(configured_rows(self._runtime.setup.config, self._runtime.now()))
         if self._runtime.setup.config.retains:
             night = Later(
@@ -214,6 +221,8 @@ class DueWatch:
             return Step(later=row, next=again, state="active" if again else "cancelled")
         if row.kind == FORGET:  # taken again unless it is done by then
             return Step(later=row, next=now + FORGET_SECONDS, state="active")
+        if row.kind == HANDOVER:
+            return Step(later=row, next=now + AGAIN_SECONDS, state="active")
         if row.kind == RETENTION:
             return Step(later=row, next=self._night(now), state="active")
         try:
@@ -281,11 +290,13 @@ class DueWatch:
         return replace(context, chat=replace(context.chat, kind="direct")) if is_direct else context
 
 
-def _now_due(row: Later, now: float, zone: tzinfo) -> Later:
+def _now_due(row: Later, now: float, config: Config) -> Later:
+    if row.kind == HANDOVER:
+        return replace(row, due=min(row.due or now, now + 3600 * config.handover.hours))
     if row.kind in (ends.KIND, PENDING, FORGET, RETENTION):
         return replace(row, due=min(row.due or now, now + ends.LOOK_SECONDS))
     try:
-        return recalled(row, now, zone)
+        return recalled(row, now, config.server.zone)
     except UNREADABLE:  # the watch pauses it when it is due
         return row
 

@@ -25,14 +25,16 @@ from gateway.commands.privacy import uploads_of, workspaces_of
 from gateway.config.root import Config
 from gateway.observe.terminal import printable
 from gateway.program import OperatorError
-from gateway.store import conversations, erasure, holdings, layers, memory
+from gateway.store import conversations, erasure, holdings, later, layers, memory
 from gateway.store.changes import quoting_of
 from gateway.store.chatter import REACTION
 from gateway.store.conversations import Names, Session, names
 from gateway.store.erasure import Portion, portions_of, scrub, spans_of
+from gateway.store.later import HANDOVER
 from gateway.store.opening import connected
 from gateway.store.sessions import conversation, session_parts
 from gateway.store.sqlite import is_locked
+from gateway.turns.handovers import handover_json
 from tools.workspace import folder_of, forget_quoted, forget_session, processes_of
 
 T = TypeVar("T")
@@ -83,6 +85,14 @@ def listed(config: Config) -> list[Session]:
     with connected(config.database) as connection:
         found = [conversations.read(connection, it) for it in conversations.sessions(connection)]
     return sorted(found, key=lambda it: (it.last, it.id))
+
+
+def handed_over(config: Config) -> Mapping[str, tuple[str, str]]:
+    """Return the user and the colleague, empty if nobody has taken over yet, of each conversation that is handed over.
+    Raises DatabaseUnusable."""
+    with connected(config.database, access="read") as connection:
+        found = [handover_json.validate_json(row.body) for row in later.active(connection, HANDOVER)]
+    return {it.session: (it.name, it.by_name) for it in found}
 
 
 def newest(config: Config) -> list[Session]:

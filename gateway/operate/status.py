@@ -15,6 +15,8 @@ from gateway.config.load import Loaded
 from gateway.config.serving import ServingRecord
 from gateway.config.warnings import advice
 from gateway.http.reach import readiness_at, unreachable_at
+from gateway.observe.terminal import printable
+from gateway.operate.sessions import handed_over
 from gateway.program import VERSION, program
 from gateway.state.seal import KEY_CHARS_MIN, VARIABLE, key_file
 from gateway.store.logins import logins as stored_logins
@@ -68,6 +70,7 @@ async def status(loaded: Loaded, refusal: Finding | None = None, serving: Servin
         *_models(answer, loaded),
         *_queue(answer),
         *await asyncio.to_thread(logins, loaded),
+        *await asyncio.to_thread(handovers, loaded),
     ]
 
 
@@ -110,6 +113,17 @@ def logins(loaded: Loaded) -> list[Finding]:
         )
         return [Finding("logins", "warning", reason, NO_WORDS)]
     return [Finding("logins", "ok", message)]
+
+
+def handovers(loaded: Loaded) -> list[Finding]:
+    """Return a finding on the chats that are handed over to a colleague; none without any. Blocking."""
+    try:
+        found = handed_over(loaded.config).values()
+    except DatabaseUnusable:  # said by the finding on the database
+        return []
+    named = [f"{printable(person)} → {printable(by) or '…'}" for person, by in found]
+    message = Bilingual(f"{len(found)} handed over: {', '.join(named)}", f"已转接 {len(found)} 个：{'、'.join(named)}")
+    return [Finding("handover", "ok", message)] if found else []
 
 
 def start_lines(states: Mapping[tuple[str, str], ChannelState], language: Language = "en") -> Iterator[str]:

@@ -173,6 +173,8 @@ def aged(connection: Connection, sid: str, before: float) -> list[Portion]:
     return [] if until is None else spans_of(connection, sid, -1, until, before=before)
 
 
+RELAYED = ("relayed", "asked", "taken", "over", "over:line")
+"""The messages to the on-call chat that one message causes, by the end of their dedupe keys."""
 TURNS_AT_ONCE = 50
 ROWS_AT_ONCE = 500
 _FORGET = """
@@ -244,7 +246,8 @@ def claim(connection: Connection, portions: Sequence[Portion], *, served: bool) 
 
 def forget_turns(connection: Connection, portion: Portion, numbers: Sequence[int]) -> Counter[str]:
     """Run one step: delete the rows of these turns and return the counts by kind."""
-    names: dict[str, Any] = {"sids": portion.sids, "numbers": list(numbers)}
+    numbers = [*numbers, *_relayed(connection, numbers)]
+    names: dict[str, Any] = {"sids": portion.sids, "numbers": numbers}
     removed: Counter[str] = Counter()
     _forget_copies(connection, numbers, aged=portion.before > 0)
     words = "SELECT turn, content FROM transcript WHERE turn IN :numbers AND kind <> 'toolResult'"
@@ -260,6 +263,13 @@ def forget_turns(connection: Connection, portion: Portion, numbers: Sequence[int
     removed["inbox"] += run(connection, kept, **names).scalar() or 0
     run(connection, _FORGET, **names)
     return removed
+
+
+def _relayed(connection: Connection, numbers: Sequence[int]) -> Sequence[int]:
+    """Return the gateway's messages to the on-call chat that these messages caused (`gateway.turns.handovers`)."""
+    named = [f"gateway:handover:{number}:{what}" for number in numbers for what in RELAYED]
+    sent = "SELECT id FROM inbox WHERE dedupe IN :named AND body <> '' AND status <> 0"
+    return list(run(connection, sent, named=named).scalars())
 
 
 def _forget_copies(connection: Connection, numbers: Sequence[int], *, aged: bool) -> None:

@@ -21,7 +21,11 @@ MISSPELT = "misspelt"
 """The command of a message that is nearly a command."""
 NOTICE, UNHEARD = "owners:notice", "group:unheard"
 LOGIN_CARD, LOGIN_END = "login:card", "login:end"
-NOTICES = frozenset({ASK, OUTCOME, PRESSED, INTRODUCTION, NOTICE, LOGIN_CARD, LOGIN_END})
+HANDOVER_NOTICE, HANDOVER_LINE, HANDOVER_REPLY = "handover:notice", "handover:line", "handover:reply"
+"""The notice in the on-call chat, a sentence about it, and the message of a colleague there, which is relayed."""
+NOTICES = frozenset(
+    {ASK, OUTCOME, PRESSED, INTRODUCTION, NOTICE, LOGIN_CARD, LOGIN_END, HANDOVER_NOTICE, HANDOVER_LINE}
+)
 """Commands of the gateway's own messages; no user's text is one."""
 CALLER = "api"
 """The source of an answer that the API client says an assistant gave."""

@@ -9,7 +9,7 @@ import json
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, TypeVar
 
 import orjson
 from sqlalchemy import Connection
@@ -72,8 +72,9 @@ _ASKED = """
 UPDATE later SET asked = (SELECT turn FROM transcript WHERE sid = :sid ORDER BY seq DESC LIMIT 1) WHERE id = :id
 """
 """The call is the newest row of its conversation, because it is journaled before it runs."""
-FORGET, RETENTION = "forget", "retention"
-"""The kinds of rows that begin no turn: a person whose data is erased, and the nightly erasure of what is too old."""
+FORGET, RETENTION, HANDOVER = "forget", "retention", "handover"
+"""The kinds of rows that begin no turn: a person whose data is erased, the nightly erasure of what is too old, and a chat
+that a colleague answers."""
 LATER_NOTICE = "later"
 """The notice by which another process makes the watches of a shared database poll immediately."""
 
@@ -131,6 +132,31 @@ class Step:
     def only_looks(self) -> bool:
         """True if the row is only polled again."""
         return self.state == "active" and self.delivery is None and not self.skips
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Change:
+    """The next state of a row, with the messages that its commit brings along."""
+
+    row: Later
+    deliveries: Sequence[Delivery] = ()
+
+
+ChangeT = TypeVar("ChangeT", bound=Change)
+
+
+def change(connection: Connection, id_: str, make: Callable[[Later | None], ChangeT | None]) -> ChangeT | None:
+    """Change a row as `make` says, together with its messages; None changes nothing."""
+    lock(connection, Lock.LOGIN, id_)
+    if is_shared(connection):  # the watch moves the row without the lock
+        run(connection, "SELECT id FROM later WHERE id = :id FOR UPDATE", id=id_)
+    if (changed := make(one(connection, id_))) is None:
+        return None
+    run(connection, "DELETE FROM later WHERE id = :id", id=id_)
+    insert(connection, changed.row, None)
+    for delivery in changed.deliveries:
+        put(connection, delivery)
+    return changed
 
 
 class DatabaseLater(Database):
@@ -213,6 +239,15 @@ class DatabaseLater(Database):
     def of_each(self, connection: Connection) -> Sequence[Later]:
         """Return one pending schedule per user and chat."""
         return _rows(connection, _OF_EACH)
+
+    @reads
+    def active(self, connection: Connection, kind: str) -> Sequence[Later]:
+        return active(connection, kind)
+
+    @writes
+    def change(self, connection: Connection, id_: str, make: Callable[[Later | None], Change | None]) -> Change | None:
+        """Change a row as `make` says, together with its messages; None changes nothing."""
+        return change(connection, id_, make)
 
     @reads
     def every(self, connection: Connection) -> Sequence[Later]:
@@ -330,6 +365,11 @@ class DatabaseLater(Database):
 
 def one(connection: Connection, id_: str) -> Later | None:
     return next(iter(_rows(connection, _ONE, id=id_)), None)
+
+
+def active(connection: Connection, kind: str) -> Sequence[Later]:
+    """Return the active rows of a kind, oldest first."""
+    return _rows(connection, "SELECT * FROM later WHERE kind = :what AND state = 'active' ORDER BY since", what=kind)
 
 
 def schedules(connection: Connection, *, first: int = 0, most: int = NEVER) -> Sequence[Later]:

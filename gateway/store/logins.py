@@ -10,10 +10,9 @@ from dataclasses import asdict, dataclass, field
 
 from sqlalchemy import Connection
 
-from gateway.store.later import Later, insert, one
-from gateway.store.operations import Database, Lock, is_shared, lock, reads, records, run, value, writes
-from gateway.store.records import Delivery
-from gateway.store.sends import put
+from gateway.store import later
+from gateway.store.later import Change, Later
+from gateway.store.operations import Database, is_shared, reads, records, run, value, writes
 
 PENDING = "login"
 """The kind of a row of `later` that waits for a person to log in."""
@@ -88,11 +87,7 @@ class Login:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class PendingChange:
-    """The next state of a row that waits, with what its commit brings along."""
-
-    row: Later
-    deliveries: Sequence[Delivery] = ()
+class PendingChange(Change):
     login: Login | None = None
 
 
@@ -141,17 +136,9 @@ class DatabaseLogins(Database):
         self, connection: Connection, id_: str, make: Callable[[Later | None], PendingChange | None]
     ) -> PendingChange | None:
         """Change the row that waits as `make` says, together with a login and messages; None changes nothing."""
-        lock(connection, Lock.LOGIN, id_)
-        if is_shared(connection):  # the watch moves the row without the lock
-            run(connection, "SELECT id FROM later WHERE id = :id FOR UPDATE", id=id_)
-        if (change := make(one(connection, id_))) is None:
-            return None
-        run(connection, "DELETE FROM later WHERE id = :id", id=id_)
-        insert(connection, change.row, None)
-        if change.login is not None:
+        change = later.change(connection, id_, make)
+        if change is not None and change.login is not None:
             run(connection, _SET, **asdict(change.login))
-        for delivery in change.deliveries:
-            put(connection, delivery)
         return change
 
 

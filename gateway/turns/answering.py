@@ -12,6 +12,7 @@ from agents import sentences
 from agents.attachments import Received, Untaken
 from agents.language import language_for
 from agents.messages import AssistantMessage, Message, Text, Thinking, ToolResultMessage, UserMessage, message_json
+from agents.prompt.fences import harmless, speaker
 from agents.prompt.inbound import SAID, Heard, capped, ids, own_note
 from agents.prompt.reply import without_internals
 from agents.runner import AgentRunner
@@ -19,7 +20,7 @@ from agents.turn import Emit, ModelFailed, Settings, Turn, TurnResult, settings_
 from channels.api.channel import ApiChannel
 from channels.bilingual import Finding
 from channels.channel import Channel
-from channels.message import MessageContext, OriginKind
+from channels.message import MessageContext, Origin, OriginKind
 from channels.moment import timestamp
 from gateway.approvals.approvals import Approvals
 from gateway.approvals.gate import TurnGate, opening
@@ -46,6 +47,7 @@ from gateway.store.statements import NEVER
 from gateway.turns.attachments import Attachments
 from gateway.turns.batch import Batch
 from gateway.turns.budgets import BudgetAccount
+from gateway.turns.handovers import said_by
 from gateway.turns.journal import TurnJournal, copied, ending_of, entry
 from gateway.turns.memory import StoredMemory
 from gateway.turns.watch import about
@@ -79,6 +81,8 @@ class AgentRun:
     runner: AgentRunner
     account: BudgetAccount | None
     gate: StartGate
+    note: str = ""
+    """The gateway's line below each message."""
     _decided: Approval | None = None
     """The approval that the run continues with; None if it starts with user messages."""
     _messages: list[UserMessage] = field(default_factory=list)
@@ -120,6 +124,10 @@ class AgentRun:
         if decided is not None:
             await approvals.close(decided.id)
         return await self._shown(turn, journal, result, gate)
+
+    async def keep(self) -> None:
+        """Journal the messages without a model request. Raises Fenced, Stopped, StoreUnavailable or NothingLeft."""
+        await self._journaled(TurnJournal(runtime=self.runtime, batch=self.batch, read=self._steered, numbers=()))
 
     async def _journaled(self, journal: TurnJournal) -> tuple[MessageContext, Sequence[Message]]:
         """Return the message to answer and the turn so far. Journal the first rows if there are none."""
@@ -203,6 +211,8 @@ class AgentRun:
             if reading.reply_to and received[-1].has_quoted:
                 held.add(reading.reply_to.message_id)
         self._untaken += [it for files in received for it in files.untaken]
+        if self.note:
+            received = [replace(it, note="\n".join(filter(None, (it.note, self.note)))) for it in received]
         message = self.runner.user_message(*contexts, received=received, notes=notes, heard=heard)
         self._messages.append(message)
         quotes = [it.reply_to for it in contexts if it.reply_to]
@@ -380,6 +390,8 @@ async def say(runtime: Runtime, batch: Batch) -> Ending:
     ending = labelled(batch, ending)
     if is_control(batch.lease.sid) or context.origin is None:
         return ending
+    if context.origin.kind == "handover":
+        return await _say_of_colleague(runtime, batch, context.origin, ending)
     if not batch.work.so_far:
         note = own_note(context.origin, SAID[context.origin.kind])
         content = (Text(text=f"[message_id: {context.message_id}]\n{note}"),)
@@ -391,6 +403,19 @@ async def say(runtime: Runtime, batch: Batch) -> Ending:
         content=(Text(text=context.text),), provider="", model="", api="", stop_reason="end_turn", timestamp=at
     )
     return replace(ending, message=spoken)
+
+
+async def _say_of_colleague(runtime: Runtime, batch: Batch, origin: Origin, ending: Ending) -> Ending:
+    """Send a colleague's text under their name. In the history it is the colleague's, not the agent's."""
+    text, name = batch.inbound.context.text, origin.title
+    if not batch.work.so_far:
+        note = own_note(origin, SAID[origin.kind])
+        content = (Text(text=f"[message_id: ]\n{note}\n{speaker(name)}: {harmless(text)}"),)
+        user = UserMessage(content=content, external="content" if origin.is_foreign else "", timestamp=runtime.now())
+        of_colleague = Spoken(message="", person=batch.inbound.arguments, name=name, how="said", parts=1)
+        begun = replace(entry(batch.turn, user), spoken=[of_colleague])
+        await runtime.store.append(batch.lease, [begun], revision=batch.work.revision)
+    return ending.saying(text=said_by(name, text))
 
 
 def labelled(batch: Batch, ending: Ending) -> Ending:

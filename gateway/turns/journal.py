@@ -26,6 +26,7 @@ from gateway.store.errors import Revised
 from gateway.store.records import Entry, Kind, Lease, SessionState, Spent, Spoken, Summary, WaitingMessage
 from gateway.turns.batch import Batch, is_report
 from gateway.turns.budgets import BudgetAccount
+from tools.handover import NAME as HANDOVER
 from tools.tool import turn_source
 
 STEERED_MAX = 20
@@ -96,7 +97,7 @@ class TurnJournal:
 
     async def steered(self) -> Sequence[UserMessage]:
         """Return the messages that arrived during the turn, journaled as part of it; empty in the other queue modes."""
-        if self.batch.queue.mode != "steer" or self._pending <= 1:
+        if self.batch.queue.mode != "steer" or self._pending <= 1 or self._hands_over:
             return ()
         work = (await self.runtime.store.load(self._lease, history_turns=1, waiting_max=STEERED_MAX)).work
         waits = work.waiting if work and not work.has_question else ()  # they may answer the question
@@ -110,6 +111,11 @@ class TurnJournal:
         joined = [message.turn for message in waiting]
         self._check(await self.runtime.store.append(self._lease, entries, joined, revision=self._revision))
         return [message for message, _ in read]
+
+    @property
+    def _hands_over(self) -> bool:
+        """True if this run has handed the chat over; what arrives now is for the colleague."""
+        return any(isinstance(it, ToolResultMessage) and it.tool == HANDOVER and not it.is_error for it in self.kept)
 
     async def summarised(
         self, text: str, turns: int, answers: tuple[AssistantMessage, ...], *, external: bool = False

@@ -14,10 +14,12 @@ import structlog
 from agents import sentences
 from agents.config import AgentConfig
 from agents.language import language_for
+from agents.runner import AgentRunner
 from agents.speech import speakable
 from agents.turn import Emit, OverBudget
 from channels.abilities import Progress, ShowsDrafts, ShowsProgress, can
 from channels.channel import Channel
+from channels.marks import NOTE
 from gateway.approvals import pairing
 from gateway.approvals.approvals import Approvals
 from gateway.approvals.pairing import REMINDED, REQUESTED
@@ -36,6 +38,7 @@ from gateway.store.sessions import conversation, is_control, saying_session, tas
 from gateway.turns.answering import AgentRun, NothingLeft, labelled, say
 from gateway.turns.batch import Batch, answer_others, asks_beside, batch_of, has_recalled, of_one_person, stopped_of
 from gateway.turns.budgets import BudgetAccount, account_of
+from gateway.turns.handovers import RELAYED_NOTE, Handover, Handovers
 from gateway.turns.journal import entry, hand_over, stopped
 from gateway.turns.layers import Layers
 from gateway.turns.reports import report_command
@@ -67,6 +70,7 @@ class Turns:
         self._approvals = approvals
         self._questions = Questions()
         self._questions.serve(runtime, approvals)
+        self._handovers = Handovers().serve(runtime)
         self._run_command = run_command
         self.take_effect = take_effect
         self._store = runtime.store
@@ -95,19 +99,20 @@ class Turns:
             return await self._give_up(batch)
         agent, tracing, emit = batch.inbound.agent, self._runtime.tracing, self._runtime.emit
         is_awaited = self.is_awaited(lease.sid)
+        handover = None if is_control(lease.sid) else await self._handovers.of(lease.sid)
         with (
             self._runtime.using(batch.setup),
             structlog.contextvars.bound_contextvars(turn=batch.turn, session=lease.sid, agent=agent),
             tracing.turn(agent, lease.sid, batch.turn, emit) if tracing else nullcontext(emit) as emit,
             self._watch(
                 batch,
-                draft := await draft_of(self._runtime, batch, awaited=is_awaited),
+                draft := None if handover else await draft_of(self._runtime, batch, awaited=is_awaited),
                 self._layers.follow(batch, emit),
             ) as watch,
         ):
             began = self._runtime.now()
             async with draft or nullcontext():
-                ending = await self._ending(batch, watch.tell)
+                ending = await self._ending(batch, watch.tell, handover)
             opened = draft.handle or None if draft else None
             try:
                 inbound = batch.inbound
@@ -194,7 +199,7 @@ class Turns:
         work = (await self._store.load(lease, history_turns=1, waiting_max=1)).work
         return work if work is not None and work.so_far else None
 
-    async def _ending(self, batch: Batch, emit: Emit) -> Ending:
+    async def _ending(self, batch: Batch, emit: Emit, handover: Handover | None) -> Ending:
         """Return the turn's ending and its cost. An internal error becomes a sentence for the user."""
         inbound, work = batch.inbound, batch.work
         language = language_for(inbound.context)
@@ -209,10 +214,11 @@ class Turns:
                 ending = await say(self._runtime, batch)
             elif inbound.command == REPORT:
                 ending = await self._report(batch)
+                ending = replace(ending, reply=Reply()) if handover else ending
             elif is_control(batch.lease.sid):
                 ending = await self._control(batch, account)
             else:
-                ending = await self._agent(batch, emit, account)
+                ending = await self._agent(batch, emit, account, handover)
             if account and ending.outcome == "replied" and not inbound.asked:
                 ending = ending.saying(notes=(*ending.reply.notes, *await account.warnings(language)))
         except (Fenced, Drained, Stopped, StoreUnavailable):
@@ -224,7 +230,9 @@ class Turns:
             account.answers += ending.answers
         return replace(ending, spent=account.spent(besides=ending.speech_cost)) if account else ending
 
-    async def _agent(self, batch: Batch, emit: Emit, account: BudgetAccount | None) -> Ending:
+    async def _agent(
+        self, batch: Batch, emit: Emit, account: BudgetAccount | None, handover: Handover | None
+    ) -> Ending:
         inbound, context = batch.inbound, batch.inbound.context
         runner, channel = batch.setup.runners.get(inbound.agent), batch.setup.channel(context)
         if runner is None or channel is None:
@@ -233,6 +241,8 @@ class Turns:
         if reason := await self._runtime.refusal(context, inbound.agent):
             lost = lost_access(reason, context)
             return Ending(outcome="failed" if lost else "refused", reply=Reply(text=lost), reason=reason)
+        if handover:
+            return await self._relayed(batch, channel, runner, handover)
         origin, now = context.origin, self._runtime.now()
         late = None if origin else batch.queue.lateness(context, batch.messages[-1].at, now)
         if late is not None and batch.queue.stale == "drop":
@@ -260,10 +270,41 @@ class Turns:
             ending = Ending(outcome="recalled")
             await self._finish.all(batch.lease, batch.messages[:-1], ending)
             return ending
+        if await self._handovers.of(batch.lease.sid):  # by this turn, or beside it
+            return replace(ending, outcome="handed-over", reply=Reply(), message=None)
         ending = with_speech(runner.config, batch, channel, ending)
         if late is not None and batch.queue.stale == "label" and ending.reply.text is not None:
             return ending.saying(text=f"{sentences.late(late, language_for(context))}\n\n{ending.reply.text}")
         return labelled(batch, ending)
+
+    async def _relayed(self, batch: Batch, channel: Channel, runner: AgentRunner, handover: Handover) -> Ending:
+        """Relay the messages of people to the colleague who has the chat, and keep them. What no person has written now
+        begins nothing."""
+        inbound, is_begun = batch.inbound, bool(batch.work.so_far)
+        ending = Ending(outcome="handed-over")
+        if inbound.approval:
+            await self._approvals.close(inbound.approval)
+        if inbound.approval or inbound.context.origin:
+            return ending
+        for message in batch.messages:
+            if message.turn > handover.number or not is_begun:  # the notice shows an earlier one that had begun
+                context = await channel.enrich(inbound_of(message.body).context)
+                await self._handovers.relay(handover, message.turn, context, channel)
+        run = AgentRun(
+            runtime=self._runtime,
+            approvals=self._approvals,
+            batch=batch,
+            channel=channel,
+            runner=runner,
+            account=None,
+            gate=self._gate,
+            note=f"{NOTE} {RELAYED_NOTE}",
+        )
+        try:
+            await run.keep()
+        except NothingLeft:
+            await self._finish.all(batch.lease, batch.messages[:-1], ending)
+        return ending
 
     async def _answers(self, batch: Batch) -> bool:
         """Return True if the messages answer the question that is open in the conversation."""

@@ -31,7 +31,7 @@ ROOT = Path(__file__).resolve().parents[3]
 TWO = (
     f"{AGENTS}    - {{ id: second, name: Zweite, model: [anthropic/claude-sonnet-4-6, {SECOND}], greeting: Grüezi! }}\n"
 )
-UNOFFERED = {"tasks", "schedules", "agent", "login", "logout"}
+UNOFFERED = {"tasks", "schedules", "agent", "login", "logout", "human", "back"}
 """The commands that would do nothing with the one agent, and the config, of most tests here."""
 GROUPED: dict[str, Any] = {"chat": GROUP, "chat_type": "group", "mention_bot": True}
 
@@ -129,6 +129,8 @@ ANSWERED = {
     "approvals": r"You have no pending requests",
     "good": r"Thank you, noted|have not answered",
     "bad": r"Thank you, noted|have not answered",
+    "human": r"No colleague is on call here\.",
+    "back": r"No colleague has this chat\.",
     "forget": r"This erases everything|Send it to me in a direct chat",
     "mydata": r"Everything that I hold about you|mydata|Send it to me in a direct chat",
 }

@@ -61,6 +61,7 @@ TOP_LEVEL: dict[str, tuple[Any, set[tuple[str, str]]]] = {
     "retry": ({"maxSeconds": 20}, set()),
     "speech": ({"model": "openai/tts-1", "mode": "mirror"}, set()),
     "retention": ({"days": 365}, set()),
+    "handover": ({"to": f"feishu:{ALICE_CHAT}", "hours": 2}, set()),
     "transcription": ({"baseUrl": "http://127.0.0.1:9/v1", "model": "whisper-1"}, set()),
     "limits": ({"rounds": 50}, set()),
     "budgets": ({"sender": {"tokensPerDay": 10_000_000}}, set()),

@@ -25,6 +25,7 @@ from tests.stories.channels.test_documents import document
 from tests.stories.inbox.test_claims import code_of
 from tests.stories.process.test_process import ROOT, started
 from tests.stories.tools import test_feishu as as_the_person
+from tests.stories.turns import test_handover
 from tests.waiting import until
 from tests.web_page import opened
 
@@ -227,6 +228,7 @@ PROMISES: dict[str, Callable[[Path], Awaitable[None]]] = {
     r"console\.md": console_shows_each_turn,
     r"tasks\.md|later\.md": work_goes_on,
     r"asks instead of guessing": asks_instead_of_guessing,
+    r"handover\.md": test_handover.test_handover_relays_both_ways_and_the_agent_remembers,
     r"feishu-as-the-person\.md": as_the_person.test_feishu_reads_with_the_rights_of_the_one_who_asks,
     r"mistake in `config\.yaml`": mistake_is_one_line,
 }

@@ -98,7 +98,7 @@ COMMAND_POLICIES: list[tuple[str, dict[str, Any], set[str], set[str]]] = [
     ("commands: { model: off, usage: off, new: owner }", {}, {"help", "think"}, {"new", "why"}),
     ("commands: { model: everyone, reasoning: off }", IN_GROUP, {"help", "model"}, HEARING),
 ]
-ELSEWHERE = {"tasks", "schedules", "approve", "approvals", "pair", "claim", "agent", "login", "logout"}
+ELSEWHERE = {"tasks", "schedules", "approve", "approvals", "pair", "claim", "agent", "login", "logout", "human", "back"}
 """The commands that would do nothing for an owned bot without pairing, whose one agent has tools for files alone."""
 
 
