@@ -62,6 +62,17 @@ class TokenOwner:
     name: str = ""
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AppAccess:
+    """An app as an operator's command uses it, without a running gateway."""
+
+    token: str = field(repr=False)
+    scopes: frozenset[str]
+    """The scopes that people can grant to the app."""
+    link: str
+    """The page where an administrator adds scopes."""
+
+
 class PeopleLogin(Protocol):
     """The logins of people at one app. The methods raise LoginFailed for the platform's refusals, and DeliveryError if it
     gives no usable answer."""

@@ -25,6 +25,10 @@ class Identities(Protocol):
     def links(self, account: str, text: str) -> tuple[DocumentLink, ...]:
         """Return the links in a text to documents of the account's platform. Raises ToolError UNAVAILABLE."""
 
+    async def app_token(self, account: str, refused: str = "") -> str:
+        """Return the access token of an account's app, a new one if the current one is `refused`. Raises ToolError
+        UNAVAILABLE."""
+
     async def token(
         self, call: Call, account: str, *, person: bool, scopes: Sequence[str] = (), refused: str = ""
     ) -> str:
@@ -40,3 +44,10 @@ class Identities(Protocol):
     async def app_lacks(self, account: str, scopes: Sequence[str]) -> ToolError:
         """Return the error for scopes that the app itself lacks (Feishu's 99991672), with the administrator's link. The
         owners are notified once."""
+
+
+def decider_of(call: Call) -> str:
+    """Return the one person who may approve what is done in their name, as `channel:id`. Raises ToolError."""
+    if call.several or not call.message.sender.id:
+        raise ToolError(NEEDS_PERSON, "this turn serves no single person who could approve it")
+    return f"{call.message.channel}:{call.message.sender.id}"

@@ -15,6 +15,8 @@ from channels.channel import DeliveryError, RateLimited, Refused, Unreachable
 from channels.condition import Cause, keys_of, unanswered
 from channels.feishu.api import FeishuApi
 from channels.feishu.config import FeishuAccount, listens
+from channels.feishu.login import FeishuLogin
+from channels.login import AppAccess
 from channels.wire import mapping, mappings, number, text
 
 CALL_SECONDS = 5.0
@@ -99,17 +101,34 @@ def _failed(check: str, error: DeliveryError) -> Finding:
     return Finding(check, "warning", Bilingual(str(error)), fix)
 
 
+async def app_access(account: FeishuAccount) -> AppAccess:
+    """Return the app's token and what people can grant to it. Raises DeliveryError."""
+    api, login = (
+        FeishuApi(account.but(timeout_seconds=min(account.timeout_seconds, CALL_SECONDS))),
+        FeishuLogin(account),
+    )
+    try:
+        scopes = await _granted(api, "user")
+        return AppAccess(token=await api.app_token(), scopes=frozenset(scopes), link=login.grant_link(()))
+    finally:
+        await api.close()
+
+
+async def _granted(api: FeishuApi, whose: str) -> set[str]:
+    data = mapping(await api.call("/open-apis/application/v6/scopes"), "data")
+    return {
+        text(it, "scope_name")
+        for it in mappings(data, "scopes")
+        if number(it, "grant_status") == _GRANTED and text(it, "scope_type") in (whose, "")
+    }
+
+
 async def _scopes(api: FeishuApi, account: FeishuAccount, check: str) -> list[Finding]:
     check = f"{check} scopes"
     try:
-        data = mapping(await api.call("/open-apis/application/v6/scopes"), "data")
+        granted = await _granted(api, "tenant")
     except DeliveryError as error:
         return [_failed(check, error)]
-    granted = {
-        text(it, "scope_name")
-        for it in mappings(data, "scopes")
-        if number(it, "grant_status") == _GRANTED and text(it, "scope_type") in ("tenant", "")
-    }
     fix = _published("add it under Permissions & Scopes (权限管理)", "的“权限管理”中添加")
     missing = [
         Finding(check, status, Bilingual(f"{scopes[0]} is not granted: {what}", f"未授予 {scopes[0]}：{what.zh}"), fix)

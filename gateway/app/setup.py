@@ -83,7 +83,15 @@ def build_setup(config: Config, environment: Mapping[str, str], lasting: Lasting
     providers = dict(_providers(config, before))
     processes = before.processes if before else Processes(config.tools.process, now, lasting.ends)
     web, path = config.tools.web.fetch, environment.get("PATH", "")
-    beside = Environment(sandbox=lasting.sandbox, path=path, web=web, reviews=store.reviews, version=VERSION, now=now)
+    beside = Environment(
+        sandbox=lasting.sandbox,
+        path=path,
+        web=web,
+        reviews=store.reviews,
+        identities=lasting.logins,
+        version=VERSION,
+        now=now,
+    )
     mcp = McpServers(config.mcp, beside, harmless, before.mcp if before else None)
     acp = before.acp if before else AcpAgents(beside)
     owners = Owners(config.owners, before.owners.claimed if before else Claimed(store.owners))

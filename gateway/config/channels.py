@@ -18,6 +18,7 @@ from channels.feishu import doctor as feishu_doctor
 from channels.feishu.channel import FeishuChannel
 from channels.feishu.config import FeishuConfig
 from channels.feishu.registration import AppRegistration
+from channels.login import AppAccess
 from channels.message import ChatKind, Place, place_of
 from channels.moment import zone_of
 from channels.registration import RegistersApps
@@ -81,6 +82,8 @@ class ChannelType:
     address: Callable[[Any], str] = lambda account: ""
     probe: Callable[[Any, str, Exposure, float], Awaitable[list[Finding]]] | None = None
     """Check an account with the platform, by its config, name, exposure and the time."""
+    app_access: Callable[[Any], Awaitable[AppAccess]] | None = None
+    """Get what an operator's command uses of an account's app. Raises DeliveryError."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -230,6 +233,7 @@ CHANNEL_TYPES: dict[str, ChannelType] = {
         told=lambda account, public_url, menu: feishu.listens(account, public_url),
         logs_in=lambda account: bool(account.login.scopes),
         registration=AppRegistration,
+        app_access=feishu_doctor.app_access,
         keys=("appId", "appSecret"),
         bot=lambda account: str(account.app_id),
         can_write_first=lambda person: person.startswith("ou_"),

@@ -84,6 +84,11 @@ def _feishu(config: Config, findings: Findings) -> None:
     used, named = config.tools.feishu, account_names(config.channels).get("feishu", [])
     if used.areas and used.account not in named:
         findings.add(("tools", "feishu", "account"), _unknown("Feishu account", used.account, named))
+    there = [it.name for it in configured(config.channels) if it.kind.name == "feishu"]
+    for name, server in config.mcp.servers.items():
+        if server.account and server.account not in there:
+            place = ("feishu",) if server.feishu else ()
+            findings.add(("mcp", "servers", name, *place), _unknown("Feishu account", server.account, there))
 
 
 def _schedules(config: Config, findings: Findings) -> None:

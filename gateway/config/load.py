@@ -2,10 +2,9 @@
 
 Loading is stateless: the same file and environment give the same config. `gateway.app.serve` watches the file for changes.
 
-`${NAME}`, `${NAME:-default}` and `${file:path}` are expanded once, in values only. `$${` is a literal `${`. An unquoted
-value gets its type after the expansion (in `yaml`), so that `port: ${PORT:-8080}` is a number. Its text is kept for string
-fields, so that a secret of only digits stays a string.
-
+`${NAME}`, `${NAME:-default}` and `${file:path}` are expanded once, in values only. `$${` is a literal `${`, and
+`${person:…}` is filled in for each call of an MCP server. An unquoted value gets its type after the expansion (in `yaml`),
+so that `port: ${PORT:-8080}` is a number. Its text is kept for string fields, so that a secret of digits stays a string.
 `.env` next to the config extends the environment; the last of duplicate names wins, as in docker compose. Secrets from the
 operator are appended, and existing lines are never changed.
 """
@@ -42,6 +41,7 @@ PRIVATE = Bilingual("chmod 600 it", "请执行 chmod 600")
 _REFERENCE = re.compile(
     r"\$\$\{"
     r"|\$\{file:(?P<file>[^}]*)\}"
+    r"|\$\{person:(?P<person>[^}]*)\}"
     r"|\$\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?P<default>:-[^}]*)?\}"
     r"|(?P<odd>\$\{)"
 )
@@ -231,6 +231,8 @@ class Expansion:
             raise ValueError("expected ${NAME}, ${NAME:-default} or ${file:path} — write $${ for a literal ${")
         if match["file"] is not None:
             return self._content(match["file"], key)
+        if match["person"] is not None:
+            return _person(match["person"], key)
         if match["name"] is None:
             return "${"
         name, default = match["name"], match["default"]
@@ -265,6 +267,17 @@ class Expansion:
             raise ValueError(f"{what} is empty")
         self._findings.hide(text)
         return _usable(text, what)
+
+
+def _person(written: str, key: Key) -> str:
+    """Return the stand-in for the token of the person whom a turn serves (`tools.mcp.config.PERSON`)."""
+    platform, _, account = written.partition(":")
+    if key[:2] != ("mcp", "servers") or key[3:4] not in (("headers",), ("env",)):
+        what = "${person:…} is the token of the person who asks"
+        raise ValueError(f"{what} — write it only in headers or env of a server in mcp.servers")
+    if platform != "feishu" or written.endswith(":"):
+        raise ValueError("expected ${person:feishu} or ${person:feishu:ACCOUNT}")
+    return f"\0person:{account or 'default'}\0"
 
 
 def _read(path: Path, what: str) -> tuple[bytes, int]:

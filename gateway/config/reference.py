@@ -29,8 +29,8 @@ line, its column and the fix. Editors that know JSON Schema can use [config.sche
 
 In a value, `${NAME}` is the environment's NAME, and `${NAME:-default}` has a default if it is unset or empty.
 `${file:path}` is the content of a file: 64 KiB at most, no symbolic link, without the newline at its end. `$${` is a
-literal `${`. Keys are never expanded, and a filled-in text is not expanded again. Relative paths count from the folder of
-the config file.
+literal `${`. In `headers` and `env` of an MCP server, `${person:feishu}` is the token of the person who asks. Keys are
+never expanded, and a filled-in text is not expanded again. Relative paths count from the folder of the config file.
 
 The file is strict YAML: `true` and `false` are the only booleans, `no`, `012` and `1:30` are text, and tags and duplicate
 keys are refused. Anchors (`&name`), aliases (`*name`) and merge keys (`<<: *name`) work, for at most 10,000 values in all;

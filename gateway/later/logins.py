@@ -58,6 +58,9 @@ class Logins:
     def links(self, account: str, text: str) -> tuple[DocumentLink, ...]:
         return self._channel(account).links(text)
 
+    async def app_token(self, account: str, refused: str = "") -> str:
+        return await self._app_token(self._channel(account), refused)
+
     async def token(
         self, call: Call, account: str, *, person: bool, scopes: Sequence[str] = (), refused: str = ""
     ) -> str:

@@ -121,7 +121,9 @@ class PendingLogins:
         card = f"command {command}" if waiting is None else f"turn {waiting.session} {waiting.turn}"
         known, fresh = _read(await self._row(id_)), None
         if known is None or now >= known.expires or not set(known.scopes).issuperset(scopes):
-            begun, wanted = await _begun(channel, scopes or channel.login.scopes, login)
+            waits_for = known.scopes if known and now < known.expires else ()
+            others = {*(login.granted if login else ()), *waits_for}
+            begun, wanted = await _begun(channel, scopes or channel.login.scopes, sorted(others))
             fresh = self._pending(begun, context, wanted, now)
 
         def make(stored: Later | None, waits: PendingLogin | None) -> PendingChange | None:
@@ -399,14 +401,14 @@ def sealed(seal: Seal, login: Login, tokens: Tokens, at: float) -> Login:
     )
 
 
-async def _begun(channel: LogsIn, scopes: Sequence[str], login: Login | None) -> tuple[DeviceLogin, tuple[str, ...]]:
-    """Begin a login for these scopes and those that are granted, unless the app has lost one of the latter."""
-    granted = sorted(login.granted) if login is not None else ()
+async def _begun(channel: LogsIn, scopes: Sequence[str], others: Sequence[str]) -> tuple[DeviceLogin, tuple[str, ...]]:
+    """Begin a login for these scopes and the `others`, which are granted or waited for, unless the app has lost one of the
+    latter."""
     try:
-        wanted = tuple(dict.fromkeys((*scopes, *granted)))
+        wanted = tuple(dict.fromkeys((*scopes, *others)))
         return await channel.login.begin(wanted), wanted
     except LoginFailed as error:
-        if error.reason != "app_lacks" or not granted:
+        if error.reason != "app_lacks" or not others:
             raise
         return await channel.login.begin(scopes), tuple(scopes)
 

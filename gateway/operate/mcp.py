@@ -7,7 +7,7 @@ Accepted tools are read from the database, if there is one; only `accept` writes
 import asyncio
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,18 +18,23 @@ from agents.acp.agent import AcpFailure
 from agents.acp.agent import probe as probe_program
 from agents.config import AgentConfig
 from channels.bilingual import Bilingual, Finding
+from channels.channel import DeliveryError
+from channels.login import AppAccess
+from channels.message import DocumentLink
+from gateway.config.channels import Account, configured
 from gateway.config.load import Loaded
 from gateway.config.root import Config
 from gateway.program import VERSION, OperatorError
 from gateway.store.migrate import DatabaseUnusable
 from gateway.store.opening import offline
 from gateway.store.reviews import DatabaseReviews, reviewed
-from tools.mcp.config import McpServerConfig, downloader
+from tools.identity import NEEDS_PERSON
+from tools.mcp.config import SCOPES, McpServerConfig, downloader
 from tools.mcp.definition import Definition, ServerGone
 from tools.mcp.server import Environment, McpServer, Review, reason_of
 from tools.policy import SERVERS, foreign
 from tools.sandbox.sandbox import Sandbox
-from tools.tool import Image, ToolError, ToolResult
+from tools.tool import Call, Image, ToolError, ToolResult
 
 COMMAND_LINE = "command line"
 
@@ -48,6 +53,44 @@ class Seen:
 
     async def record(self, server: str, listed: Mapping[str, str], at: float) -> Mapping[str, Review]:
         return await self.of(server)
+
+
+class AppAlone:
+    """Identities of a command: it acts as the app, and as nobody else. `granted` is what was found of each account's app."""
+
+    def __init__(self, config: Config) -> None:
+        self._accounts = {it.name: it for it in configured(config.channels) if it.kind.app_access}
+        self.granted: dict[str, AppAccess] = {}
+
+    def address(self, account: str) -> str:
+        found = self._account(account)
+        return found.kind.address(found.config)
+
+    def links(self, account: str, text: str) -> tuple[DocumentLink, ...]:
+        return ()
+
+    async def app_token(self, account: str, refused: str = "") -> str:
+        found = self._account(account)
+        assert found.kind.app_access is not None
+        try:
+            access = self.granted[account] = await found.kind.app_access(found.config)
+        except DeliveryError as error:
+            raise ToolError("UNAVAILABLE", f"the app of the account {account!r} gets no token: {error}") from None
+        return access.token
+
+    async def token(self, call: Call, account: str, **_: Any) -> str:
+        raise ToolError(NEEDS_PERSON, "a command acts as nobody")
+
+    async def missing(self, call: Call, account: str, scopes: Sequence[str]) -> ToolError:
+        return ToolError(NEEDS_PERSON, "a command acts as nobody")
+
+    async def app_lacks(self, account: str, scopes: Sequence[str]) -> ToolError:
+        return ToolError("APP_LACKS_SCOPE", f"the app lacks the permission {', '.join(scopes)}")
+
+    def _account(self, name: str) -> Account:
+        if name not in self._accounts:
+            raise ToolError("UNAVAILABLE", f"no account {name!r} is configured")
+        return self._accounts[name]
 
 
 def seen_tools(config: Config, database: Connection | None) -> dict[str, list[str]]:
@@ -98,6 +141,8 @@ def _tool(config: Config, tool: Definition, reviews: Mapping[str, Review]) -> di
 async def tried(loaded: Loaded, name: str, tool: str, arguments: Mapping[str, Any]) -> ToolResult:
     """Call a tool and return its result. Raise OperatorError."""
     server = _servers(loaded, name)[name]
+    if server.config.account and server.config.acts_as == "person":
+        raise OperatorError(f"{name}: its calls need a person: ask your bot in the chat, or set as: app to try it")
     try:
         async with server.connected() as connection:
             tools = await server.listed_by(connection)
@@ -142,6 +187,7 @@ async def probe(loaded: Loaded, name: str) -> list[Finding]:
         )
         fix = Bilingual("tell the makers of the server", "请告知该服务器的开发者")
         findings.append(Finding(check, "warning", message, fix))
+    findings += _lacking(check, server, tools)
     waiting = [it.name for it in tools if server.known and server.known.get(it.tool, Review()).accepted != it.text]
     if waiting:
         message = Bilingual(
@@ -162,7 +208,29 @@ async def probe(loaded: Loaded, name: str) -> list[Finding]:
     return findings
 
 
+def _lacking(check: str, server: McpServer, tools: Sequence[Definition]) -> Iterator[Finding]:
+    """Yield what Feishu's documents server does not offer of the config's tools, and what people cannot grant."""
+    config, found = server.config, getattr(server.environment.identities, "granted", {})
+    if lost := sorted(set(config.tools) - {it.tool for it in tools}):
+        message = Bilingual(f"it does not offer {', '.join(lost)}", f"该服务器不提供 {'、'.join(lost)}")
+        fix = Bilingual("compare mcp.servers tools with Feishu's list", "请对照飞书的工具列表检查 tools")
+        yield Finding(check, "warning", message, fix)
+    needed = {scope for tool in config.tools for scope in SCOPES.get(tool, ())}
+    access = found.get(config.feishu)
+    if config.acts_as == "person" and access and (lacks := sorted(needed - access.scopes)):
+        message = Bilingual(f"people cannot grant {', '.join(lacks)}", f"用户无法授予 {'、'.join(lacks)}")
+        fix = Bilingual(
+            f"add them to the app and publish a version: {access.link}", f"请为应用添加并发布版本：{access.link}"
+        )
+        yield Finding(check, "warning", message, fix)
+
+
 def _fix(config: McpServerConfig) -> Bilingual:
+    if config.feishu:
+        return Bilingual(
+            f"does the Feishu account {config.feishu} work? Else name its server in url",
+            f"飞书账号 {config.feishu} 是否可用？否则请在 url 中写明其服务器",
+        )
     if config.url:
         return Bilingual(f"is {config.url} right?", f"请检查地址 {config.url}")
     command = " ".join(config.command)
@@ -199,6 +267,7 @@ def _environment(loaded: Loaded) -> Environment:
         path=loaded.environment.get("PATH", os.defpath),
         web=config.tools.web.fetch,
         reviews=Seen(config),
+        identities=AppAlone(config),
         version=VERSION,
         now=time.time,
     )

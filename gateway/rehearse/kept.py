@@ -30,7 +30,7 @@ from gateway.store.records import WaitingMessage, Work
 from gateway.turns.history import TURNS_MAX, numbered_turns
 from gateway.turns.record import TurnRecord, heading_of, read_inbound, turn_record
 from tools.mcp.config import McpConfig
-from tools.policy import foreign, server_of
+from tools.policy import SEPARATOR, foreign, server_of
 from tools.tool import Call, Image, Tool, ToolError, ToolResult, ToolSpec, canonical
 
 BY_THE_MODEL = ("replied", "silent", "declined", "failed")
@@ -294,7 +294,8 @@ def stand_ins(
     made: list[Tool] = [StandInTool(spec=it.spec, answers=answers, checks=it) for it in tools]
     there = {it["name"]: it for it in listed if server_of(it["name"]) in mcp.servers}
     for name in foreign(lists, tuple(there)):
-        it, effect = there[name], mcp.servers[server_of(name)].effect
+        it, server = there[name], server_of(name)
+        effect = mcp.servers[server].effect_of(name.removeprefix(f"{server}{SEPARATOR}"))
         spec = ToolSpec(
             name=name,
             summary=it["summary"],

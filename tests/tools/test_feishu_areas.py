@@ -37,6 +37,9 @@ class Unused:
     def links(self, account: str, text: str) -> tuple[DocumentLink, ...]:
         raise NotImplementedError
 
+    async def app_token(self, account: str, refused: str = "") -> str:
+        raise NotImplementedError
+
     async def token(self, call: Call, account: str, **_: Any) -> str:
         raise NotImplementedError
 

@@ -7,8 +7,7 @@ refreshed once; a missing permission becomes a login. Redirects are not followed
 
 import asyncio
 import json
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 from uuid import NAMESPACE_URL, uuid5
@@ -18,23 +17,11 @@ from pydantic import Field
 
 from tools.feishu.areas import KEYS, Endpoint, endpoint_of, joined, segments_of
 from tools.feishu.config import FeishuToolConfig
-from tools.identity import NEEDS_PERSON, Identities
+from tools.feishu.refusals import TOKEN_CODES, Acting, missing_scopes, refusal
+from tools.identity import Identities, decider_of
 from tools.tool import Arguments, Call, Effect, Subject, ToolError, ToolResult
 
 ANSWER_BYTES_MAX = 4 * 1024 * 1024
-REASON_CHARS = 300
-TOKEN_CODES = (99991668, 99991677)
-"""The access token is invalid or expired."""
-NOT_GRANTED, APP_LACKS = 99991679, 99991672
-_NO_ACCESS = frozenset({
-    1770032, 131006, 1310213, 1310211, 1254302, 1254303, 1254304, 91403, 191002, 191003, 191004, 193002, 1470403, 1063002,
-})  # fmt: skip
-_NOT_FOUND = frozenset({
-    1770002, 1770003, 131005, 1310214, 1310215, 1310216, 1310249, 1254003, 1254004, 1254040, 1254041, 1254043, 191001,
-    193001, 1470404, 91402,
-})  # fmt: skip
-_BUSY = frozenset({99991400, 1254036, 1254290, 1254291, 1254607, 1310217, 1315203, 190005, 190010, 193005})
-_PERMISSION = re.compile(r"[a-z][a-z0-9_.]*(?::[a-z0-9_.]+)+")
 log = structlog.get_logger()
 
 
@@ -105,10 +92,7 @@ class FeishuTool:
         asks = request.endpoint.writes and self.config.write == "ask"
         if not asks and not call.gated:
             return None
-        sender = call.message.sender.id
-        decider = f"{call.message.channel}:{sender}" if request.endpoint.writes and self._is_person else ""
-        if decider and (call.several or not sender):
-            raise ToolError(NEEDS_PERSON, "this turn serves no single person who could approve it")
+        decider = decider_of(call) if request.endpoint.writes and self._is_person else ""
         return Subject(text=request.text, facts={"as": self.config.acts_as}, decider=decider)
 
     async def run(self, request: FeishuRequest, call: Call) -> ToolResult:
@@ -121,11 +105,13 @@ class FeishuTool:
         keyed = _keyed(request, call)
         token = await self._token(request, call)
         answer = await self._sent(keyed, token)
-        if answer.get("code") in TOKEN_CODES:
+        if answer["code"] in TOKEN_CODES:
             token = await self._token(request, call, refused=token)
             answer = await self._sent(keyed, token)
-        if answer.get("code") != 0:
-            raise await self._refusal(request, call, answer)
+        if answer["code"] != 0:
+            scopes = missing_scopes(answer) or request.endpoint.scopes
+            log.info("feishu_refused", path=request.endpoint.path, code=answer["code"])
+            raise await refusal(answer["code"], str(answer.get("msg", "")), scopes, acts=self._acts, call=call)
         data = answer.get("data")
         return data if isinstance(data, Mapping) else {}
 
@@ -133,9 +119,12 @@ class FeishuTool:
     def _is_person(self) -> bool:
         return self.config.acts_as == "person"
 
+    @property
+    def _acts(self) -> Acting:
+        return Acting(self.identities, self.config.account, is_person=self._is_person)
+
     async def _token(self, request: FeishuRequest, call: Call, refused: str = "") -> str:
-        scopes, account = request.endpoint.scopes, self.config.account
-        return await self.identities.token(call, account, person=self._is_person, scopes=scopes, refused=refused)
+        return await self._acts.token(call, request.endpoint.scopes, refused)
 
     async def _sent(self, request: FeishuRequest, token: str) -> Mapping[str, Any]:
         import httpx
@@ -174,31 +163,6 @@ class FeishuTool:
             raise ToolError("UNAVAILABLE", what, retryable=not writes)
         return answer
 
-    async def _refusal(self, request: FeishuRequest, call: Call, answer: Mapping[str, Any]) -> ToolError:
-        """Return the error of a call that Feishu refused, with what to do about it."""
-        code, scopes = answer["code"], _missing(answer) or request.endpoint.scopes
-        log.info("feishu_refused", path=request.endpoint.path, code=code)
-        said = " ".join(str(answer.get("msg", "")).split())[:REASON_CHARS]
-        if code == APP_LACKS:
-            return await self.identities.app_lacks(self.config.account, scopes)
-        if code == NOT_GRANTED and self._is_person:
-            return await self.identities.missing(call, self.config.account, scopes)
-        if code in TOKEN_CODES:
-            return ToolError("UNAVAILABLE", "Feishu refuses the token, also a new one; tell the user")
-        if code in _NO_ACCESS:
-            who = "the person you answer has" if self._is_person else "the bot's app has"
-            message = (
-                f"{who} no access to it (Feishu's code {code}); its owner can share it with them. Do not try others"
-            )
-            return ToolError("NO_ACCESS", message)
-        if code in _NOT_FOUND:
-            return ToolError(
-                "NOT_FOUND", f"there is no such object, or it was deleted (Feishu's code {code}): check its token"
-            )
-        if code in _BUSY:
-            return ToolError("RATE_LIMITED", f"Feishu asks to slow down (code {code}); wait a moment", retryable=True)
-        return ToolError("INVALID_ARGUMENT", f"Feishu refuses the call (code {code}): {said}")
-
 
 def _query(given: Mapping[str, Any]) -> dict[str, str]:
     query = {}
@@ -221,12 +185,3 @@ def _keyed(request: FeishuRequest, call: Call) -> FeishuRequest:
     if place == "query":
         return replace(request, query={**request.query, name: key})
     return replace(request, body={**(request.body or {}), name: key})
-
-
-def _missing(answer: Mapping[str, Any]) -> Sequence[str]:
-    """Return the permissions that a refusal names: as violations, or in its text."""
-    error = answer.get("error")
-    listed = error.get("permission_violations") if isinstance(error, Mapping) else None
-    named = [str(it.get("subject", "")) for it in listed if isinstance(it, Mapping)] if isinstance(listed, list) else []
-    found = named or re.findall(r"\[([^\]]*)\]", str(answer.get("msg", "")))[-1:]
-    return tuple(dict.fromkeys(it for text in found for it in _PERMISSION.findall(text)))

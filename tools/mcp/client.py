@@ -104,6 +104,7 @@ class _Judge:
             tasks.cancel_scope.cancel()
 
     def _sound(self, message: SessionMessage | Exception) -> SessionMessage | Exception:
+        message = _opened(message)
         answer = message.message if self.is_listing and isinstance(message, SessionMessage) else None
         if not isinstance(answer, types.JSONRPCResponse) or not isinstance(answer.result.get("tools"), list):
             return message
@@ -115,6 +116,14 @@ class _Judge:
                 self.left_out[error.tool] = str(error)
         page = answer.model_copy(update={"result": answer.result | {"tools": []}})
         return replace(message, message=page) if isinstance(message, SessionMessage) else message
+
+
+def _opened(message: SessionMessage | Exception) -> SessionMessage | Exception:
+    """Unwrap a result in a second envelope, as some gateways before Feishu's server send it."""
+    if not isinstance(message, SessionMessage) or not isinstance(answer := message.message, types.JSONRPCResponse):
+        return message
+    inner = answer.result.get("result") if "jsonrpc" in answer.result else None
+    return replace(message, message=answer.model_copy(update={"result": inner})) if isinstance(inner, dict) else message
 
 
 class McpSession:
@@ -137,7 +146,7 @@ class McpSession:
                 try:
                     page = await self._client.session.list_tools(params=parameters)
                 except (MCPError, ValidationError, RuntimeError) as error:
-                    raise _failure(error) from error
+                    raise failure_of(error) from error
                 if page.next_cursor is None or page.next_cursor == cursor or len(judge.found) >= TOOLS_MAX:
                     break
                 cursor = page.next_cursor
@@ -159,7 +168,7 @@ class McpSession:
                 request, types.CallToolResult, request_read_timeout_seconds=seconds, progress_callback=advanced
             )
         except (MCPError, ValidationError, RuntimeError) as error:
-            failure = _failure(error)
+            failure = failure_of(error)
             if isinstance(error, MCPError) and isinstance(failure, ToolError) and failure.code == "TOOL_FAILED":
                 return refusal_of(error.error, self._server)
             raise failure from error
@@ -177,10 +186,10 @@ class McpSession:
 
 @asynccontextmanager
 async def connected(
-    server: str, transport: Transport, *, version: str, seconds: float, ended: ProgramEnd
+    server: str, transport: Transport, *, version: str, seconds: float, ended: ProgramEnd, mode: str = "auto"
 ) -> AsyncIterator[McpSession]:
-    """Connect to a server. `seconds` is the timeout of requests about its tools. Raises what the transport raises if
-    the server does not answer."""
+    """Connect to a server. `seconds` is the timeout of requests about its tools, `legacy` the mode that asks for no newer
+    protocol. Raises what the transport raises if the server does not answer."""
     changed = asyncio.Event()
 
     async def heard(message: IncomingMessage) -> None:
@@ -190,7 +199,9 @@ async def connected(
     info = types.Implementation(name="clawgate", version=version)
     judge = _Judge(server)
     judged = judge.judged(transport)
-    client = Client(judged, client_info=info, message_handler=heard, read_timeout_seconds=seconds, cache=None)
+    client = Client(
+        judged, client_info=info, message_handler=heard, read_timeout_seconds=seconds, cache=None, mode=mode
+    )
     async with client:
         connection = McpSession(client, judge, changed, ended)
         listening = asyncio.create_task(connection.listen())
@@ -202,13 +213,18 @@ async def connected(
                 await listening
 
 
-def _failure(error: Exception) -> Exception:
+def explained(error: BaseException) -> BaseException:
+    """Return the error of a connection: what a server refused is for the model."""
+    return failure_of(error) if isinstance(error, MCPError) else error
+
+
+def failure_of(error: Exception) -> Exception:
     if isinstance(error, MCPError):
         if error.code == types.CONNECTION_CLOSED or error.message in _GONE:
             return ServerGone("the connection to the server was lost")
         if error.code == types.REQUEST_TIMEOUT:
             return ToolError("TOOL_TIMEOUT", "the server did not answer in time; it may still be at work on it")
-        return ToolError("TOOL_FAILED", f"the server refuses the request (code {error.code})")
+        return ToolError("TOOL_FAILED", f"the server refuses the request (code {error.code})", refused=error.code)
     if isinstance(error, ValidationError):
         return ToolError("TOOL_FAILED", "the server's answer is not what the protocol wants")
     return ServerGone("the connection to the server was lost")
@@ -438,7 +454,8 @@ def result_of(answer: types.CallToolResult, server: str) -> ToolResult:
 
 
 def refusal_of(error: types.ErrorData, server: str) -> ToolResult:
-    return _result(server, f"The server refuses the call: {error.message}", is_error=True)
+    result = _result(server, f"The server refuses the call: {error.message}", is_error=True)
+    return replace(result, details={**result.details, "refused": error.code})
 
 
 def _result(server: str, *content: str | Image, is_error: bool) -> ToolResult:

@@ -20,6 +20,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppres
 from dataclasses import dataclass, field, replace
 from importlib import import_module
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Protocol
 
 import structlog
@@ -29,8 +30,10 @@ from channels.section import ToolLists
 from tools.command import ShellCommand
 from tools.config import ExecConfig, FetchConfig
 from tools.exec import PATH
+from tools.identity import Identities
 from tools.mcp.config import McpConfig, McpServerConfig, sandbox_hint
 from tools.mcp.definition import Definition, ProgramEnd, ServerGone
+from tools.mcp.person import PersonCalls, PersonTool
 from tools.paths import FORBIDDEN_NAMES, MEMORY, MEMORY_FOLDER
 from tools.policy import foreign
 from tools.sandbox.sandbox import SYSTEM, TOP, Sandbox
@@ -82,6 +85,7 @@ class Environment:
     path: str
     web: FetchConfig
     reviews: Reviews
+    identities: Identities
     version: str
     now: Callable[[], float]
 
@@ -109,6 +113,7 @@ class McpServer:
 
     def __post_init__(self) -> None:
         self._slots = asyncio.Semaphore(CALLS_MAX)
+        self.person = PersonCalls(self, self.environment.identities)
         self.since = self.environment.now()
         self.is_closed = False
 
@@ -122,6 +127,7 @@ class McpServer:
             self._task.cancel()
             with suppress(asyncio.CancelledError):
                 await self._task
+        await self.person.close()
         self._is_down("it was taken out of the config, or the gateway ends")
 
     @property
@@ -142,12 +148,15 @@ class McpServer:
 
     async def call(self, tool: Definition, arguments: Mapping[str, Any], call: Call) -> ToolResult:
         """Call a tool. Raises ToolError."""
-        connection = await self._ready()
+        acts = bool(self.config.account)
+        connection = None if acts else await self._ready()
         if not any(it == tool for it in self.offered):
             raise self._unavailable("the server no longer has this tool as it was")
         async with self._slots:
+            if connection is None:
+                return self._explained(await self.person.call(tool.tool, arguments, call))
             try:
-                result = self._explained(await self._within(connection, tool, arguments, call))
+                result = self._explained(await self.within(connection, tool.tool, arguments, call))
             except ToolError as error:
                 self._timeouts = self._timeouts + 1 if error.code == "TOOL_TIMEOUT" else 0
                 if self._timeouts >= TIMEOUTS_MAX:
@@ -161,16 +170,15 @@ class McpServer:
         self._timeouts = 0
         return result
 
-    async def _within(
-        self, connection: "McpSession", tool: Definition, arguments: Mapping[str, Any], call: Call
-    ) -> ToolResult:
+    async def within(self, connection: "McpSession", tool: str, arguments: Mapping[str, Any], call: Call) -> ToolResult:
+        """Call a tool with the timeout of calls. Raises ServerGone and ToolError."""
         seconds = self.config.call_seconds
         try:
             async with asyncio.timeout(seconds + 1):  # the SDK's limits each silence only
-                return await connection.call(tool.tool, arguments, seconds=seconds, tell=call.progress)
+                return await connection.call(tool, arguments, seconds=seconds, tell=call.progress)
         except TimeoutError:
             message = "the server did not answer in time; it may still be at work on it"
-            raise ToolError("TOOL_TIMEOUT", message, retryable=self.config.effect == "safe") from None
+            raise ToolError("TOOL_TIMEOUT", message, retryable=self.config.effect_of(tool) == "safe") from None
 
     async def _ready(self) -> "McpSession":
         if self._connection is None and self._task is not None and not self._tried.is_set():  # its first start
@@ -248,18 +256,20 @@ class McpServer:
         return connection.changed.is_set() and not self._gone.is_set()
 
     @asynccontextmanager
-    async def connected(self) -> AsyncIterator["McpSession"]:
-        """Connect to a server that answers within its start timeout."""
+    async def connected(self, token: str = "") -> AsyncIterator["McpSession"]:
+        """Connect to a server that answers within its start timeout; with the `token` of a person or the app, or to list
+        its tools. Raises ToolError, and what the transport raises."""
         starting, ended = asyncio.timeout(self.config.start_seconds), ProgramEnd()
         try:
             async with starting:
                 await asyncio.to_thread(import_module, "tools.mcp.client")  # off the loop: the SDK takes a second
                 from tools.mcp import client
 
-                transport = await self._transport(ended)
-                environment, seconds = self.environment, self.config.start_seconds
+                transport = await self._transport(ended, token)
+                version, seconds = self.environment.version, self.config.start_seconds
+                mode = "legacy" if self.config.feishu else "auto"
                 async with client.connected(
-                    self.name, transport, version=environment.version, seconds=seconds, ended=ended
+                    self.name, transport, version=version, seconds=seconds, ended=ended, mode=mode
                 ) as connection:
                     starting.reschedule(None)
                     yield connection
@@ -271,19 +281,39 @@ class McpServer:
         except (Exception, BaseExceptionGroup) as error:
             if ended.is_set() and starting.when() is not None:
                 raise ToolError("TOOL_UNAVAILABLE", f"{ended.reason}{self._hint(ended.reason)}") from error
-            raise innermost(error) from error  # the SDK's tasks wrap what is raised among them
+            inner = innermost(error)  # the SDK's tasks wrap what is raised among them
+            raise client.explained(inner) from error
 
-    async def _transport(self, ended: ProgramEnd) -> AbstractAsyncContextManager[Any]:
+    async def _transport(self, ended: ProgramEnd, token: str) -> AbstractAsyncContextManager[Any]:
         from tools.mcp import client
 
         config, web = self.config, self.environment.web
-        if config.url:
+        if not config.command:
             judged = WebClient(web.but(allow_private=config.allow_private))
-            headers = {name: value.get_secret_value() for name, value in config.headers.items()}
-            return client.http(config.url, headers, judged)
-        network = WebClient(web) if config.network else None
-        command = await started(config, self.environment.sandbox, self.environment.path, network)
-        return client.pipes(command, ended)
+            is_app = config.acts_as == "app" or not token
+            if config.feishu and not token:
+                token = await self.environment.identities.app_token(config.feishu)
+            return client.http(self.person.url, config.headers_with(token, app=is_app), judged)
+        if token:
+            return self._of_person(ended, token)
+        return client.pipes(await self._program(config), ended)
+
+    @asynccontextmanager
+    async def _of_person(self, ended: ProgramEnd, token: str) -> AsyncIterator[Any]:
+        from tools.mcp import client
+
+        config = self.config.but(readable=(*self.config.readable, str(_folder(self.config.cwd).root)))
+        with TemporaryDirectory() as folder:
+            command = await self._program(config, _folder(folder), token)
+            async with client.pipes(command, ended) as streams:
+                yield streams
+
+    async def _program(
+        self, config: McpServerConfig, workspace: Workspace | None = None, token: str = ""
+    ) -> ShellCommand:
+        network = WebClient(self.environment.web) if config.network else None
+        sandbox, path = self.environment.sandbox, self.environment.path
+        return await started(config, sandbox, path, network, token=token, workspace=workspace)
 
     async def listed_by(self, connection: "McpSession") -> list[Definition]:
         """Return the tools that the config allows, by name, each once; `known` then has their reviews."""
@@ -361,7 +391,11 @@ class McpServers:
     def tools(self, lists: ToolLists) -> Sequence[Tool]:
         """Return the tools that an agent's lists name, in a stable order: it is part of the prompt's cached prefix."""
         there = {it.name: (server, it) for server in self.servers.values() for it in server.offered}
-        return [McpTool(*there[name], self._spec(*there[name])) for name in foreign(lists, tuple(there))]
+        return [self._tool(*there[name]) for name in foreign(lists, tuple(there))]
+
+    def _tool(self, server: McpServer, definition: Definition) -> Tool:
+        kind = PersonTool if server.config.account else McpTool
+        return kind(server, definition, self._spec(server, definition))
 
     @property
     def names(self) -> dict[str, list[str]]:
@@ -371,7 +405,7 @@ class McpServers:
     def _spec(self, server: McpServer, tool: Definition) -> ToolSpec:
         key = tool.name, tool.digest
         if key not in self._specs:
-            self._specs[key] = tool.spec(server.config.effect, self._harmless)
+            self._specs[key] = tool.spec(server.config.effect_of(tool.tool), self._harmless)
         return self._specs[key]
 
     async def close(self) -> None:
@@ -388,12 +422,18 @@ LINKS_MAX = 40
 FIRST_LINE_BYTES = 512
 
 
+def _folder(path: str) -> Workspace:
+    # The gateway reads nothing there, so names that are forbidden in a workspace are writable.
+    return Workspace(root=Path(path), writable=(*FORBIDDEN_NAMES, MEMORY, MEMORY_FOLDER))
+
+
 async def started(
     config: McpServerConfig,
     sandbox: Sandbox,
     path: str,
     network: WebClient | None,
     *,
+    token: str = "",
     workspace: Workspace | None = None,
     besides: Mapping[str, str] | None = None,
 ) -> ShellCommand:
@@ -406,10 +446,7 @@ async def started(
         raise ToolError("TOOL_UNAVAILABLE", f"there is no program {name!r} in the PATH of the gateway")
     whole = Path(program) if program.startswith("/") else Path.cwd() / program
     parts, folders = parts_of(whole, path)
-    # The gateway reads nothing there, so names that are forbidden in a workspace are writable.
-    own = (
-        Workspace(root=Path(config.cwd), writable=(*FORBIDDEN_NAMES, MEMORY, MEMORY_FOLDER)) if not workspace else None
-    )
+    own = _folder(config.cwd) if not workspace else None
     folder = workspace or own
     assert folder is not None
     launch = await sandbox.launch(
@@ -421,7 +458,7 @@ async def started(
             "LANG": "C.UTF-8",
             "TMPDIR": "/tmp",
             **(besides or {}),
-            **{name: value.get_secret_value() for name, value in config.env.items()},
+            **config.env_with(token),
         },
         config=ExecConfig(sandbox=config.sandbox),
         network=network,

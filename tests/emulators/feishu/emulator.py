@@ -18,6 +18,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from tests.emulators.feishu.cardkit import CardKit
+from tests.emulators.feishu.documents import DocumentsServer
 from tests.emulators.feishu.events import Known
 from tests.emulators.feishu.login import PeopleLogins
 from tests.emulators.feishu.registration import AppRegistrations
@@ -138,8 +139,10 @@ class FeishuEmulator(ResourceSource):
         self.cardkit = CardKit(now=self.now)
         self.logins = PeopleLogins(app_id=self.app_id, app_secret=self.app_secret, users=self.users, clock=self.now)
         self.workplace = Workplace(logins=self.logins, live=lambda token: self.tokens.get(token, 0) > self.now())
+        self.documents = DocumentsServer(workplace=self.workplace)
         self.app = Starlette(
             routes=[
+                *self.documents.routes(),
                 *self.socket.routes(),
                 *self.registrations.routes(),
                 *self.logins.routes(),
@@ -301,7 +304,9 @@ class FeishuEmulator(ResourceSource):
     async def _scopes(self, request: Request) -> Response:
         found = [{"scope_name": name, "grant_status": 1, "scope_type": "tenant"} for name in sorted(self.scopes)]
         found.append({"scope_name": "contact:contact", "grant_status": 2, "scope_type": "tenant"})
-        return _data({"scopes": [*found, {"scope_name": "im:message", "grant_status": 1, "scope_type": "user"}]})
+        users = sorted({"im:message", *self.logins.scopes})
+        found += [{"scope_name": name, "grant_status": 1, "scope_type": "user"} for name in users]
+        return _data({"scopes": found})
 
     async def _application(self, request: Request) -> Response:
         if request.query_params.get("lang") not in ("zh_cn", "en_us", "ja_jp"):

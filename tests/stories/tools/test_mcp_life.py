@@ -171,7 +171,7 @@ async def test_mcp_server_ends_though_its_library_swallows_cancellation(tmp_path
 
     class Swallows(McpServer):
         @asynccontextmanager
-        async def connected(self) -> AsyncIterator[Any]:
+        async def connected(self, token: str = "") -> AsyncIterator[Any]:
             tried.set()
             try:
                 await asyncio.Event().wait()
@@ -182,7 +182,15 @@ async def test_mcp_server_ends_though_its_library_swallows_cancellation(tmp_path
     async with running(tmp_path) as house:
         store = house.gateway.runtime.store
         sandbox, web = house.gateway.runtime.sandbox, FetchConfig()
-        environment = Environment(sandbox=sandbox, path="", web=web, reviews=store.reviews, version="", now=time.time)
+        environment = Environment(
+            sandbox=sandbox,
+            path="",
+            web=web,
+            reviews=store.reviews,
+            identities=house.gateway.logins,
+            version="",
+            now=time.time,
+        )
         server = Swallows("tracker", McpServerConfig(url="http://127.0.0.1:1/mcp"), environment)
         server.start()
         await tried.wait()

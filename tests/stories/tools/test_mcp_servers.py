@@ -251,10 +251,10 @@ def test_mcp_check_warns_of_a_download_without_network(tmp_path: Path) -> None:
 
 
 WRONG = {
-    "{ }": "expected either command, a program to start, or url, an address",
-    "{ command: [a], url: 'https://a.example' }": "expected either command",
-    "{ url: 'https://a.example', network: true }": "network: only for a server with command",
-    "{ command: [a], headers: { A: b } }": "headers: only for a server with url",
+    "{ }": "expected one of command, a program to start, url, an address, and feishu, an account",
+    "{ command: [a], url: 'https://a.example' }": "expected one of command",
+    "{ url: 'https://a.example', network: true }": "network: not for a server with url",
+    "{ command: [a], headers: { A: b } }": "headers: not for a server with command",
     "{ url: 'ftp://a.example' }": "must be an http or https URL",
 }
 
