@@ -102,7 +102,7 @@ class Exec:
             await self.begin(arguments.command, timeout, held=call.held) as command,
         ):
             try:
-                await command.attend(Output(min(self.config.output_bytes, 8 * self.result_chars)))
+                await command.attend(Output(self.config.output_bytes))
             except OSError as error:
                 raise self.not_started(error) from error
         return await asyncio.to_thread(self._result, command)

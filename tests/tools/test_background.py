@@ -18,8 +18,9 @@ from tests.waiting import until
 from tools import process as module
 from tools.config import ProcessConfig
 from tools.output import Output
-from tools.process import Processes
+from tools.process import BackgroundCommand, EndReport, Processes
 from tools.sandbox.sandbox import ProbeReport, Sandbox, Wall
+from tools.tool import Call
 from tools.workspace import folder_of, forget_session
 
 NAP = f"sleep {9_000_000 + os.getpid()}"
@@ -229,6 +230,72 @@ async def test_another_replica_says_where_it_runs_and_can_end_it(sessions: Calla
     assert await replica.code("process", action="write", id=id_, text="x") == "NOT_RUNNING"
     assert "killed" in await replica.text("process", action="kill", id=id_)
     assert processes_of(NAP) == {}
+
+
+async def test_background_process_leaves_no_kill_request_behind(
+    tmp_path: Path, sessions: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One is left if another replica asks for it just then: with the record it goes, too."""
+    monkeypatch.setattr(module, "RECORDS_MAX", 2)
+    at, replica = sessions(), sessions(gateway="two")
+    id_ = await start(at, NAP)
+    await until(lambda: processes_of(NAP))
+    await replica.call("process", action="kill", id=id_)
+    assert "killed" in await ended(at, id_)
+    assert [*(tmp_path / "uploads").rglob("*.kill")] == []
+    next((tmp_path / "uploads").rglob(id_)).with_suffix(".kill").touch()
+    for _ in range(2):
+        await ended(at, await start(at, "true"))
+    assert [*(tmp_path / "uploads").rglob(f"{id_}*")] == []
+
+
+class Reported:
+    """What a conversation is told, by number only."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    async def expect(self, record: BackgroundCommand, call: Call) -> EndReport:
+        return self.report
+
+    async def report(self) -> None:
+        self.count += 1
+
+
+async def test_background_process_with_notify_is_never_idle(sessions: Callable[..., Bench]) -> None:
+    """The chat waits for its end, so nothing has to ask for it."""
+    clock = Clock()
+    at, quiet = sessions(process={"idleSeconds": 100}, now=clock), "read line; echo done"
+    at.processes.reports = reported = Reported()
+    id_, idle = await start(at, quiet, notify=True), await start(at, NAP)
+    await until(lambda: processes_of(NAP))
+    clock.now += 101
+    await until(lambda: processes_of(NAP) == {})
+    assert "nobody asked for it" in await ended(at, idle)
+    await at.text("process", action="write", id=id_, text="x\n")
+    assert (await ended(at, id_)).startswith("done")
+    await until(lambda: reported.count)
+
+
+async def test_background_process_that_cannot_start_is_reported_to_notify(sessions: Callable[..., Bench]) -> None:
+    """What expects its end is stored before it starts, and finds no record then."""
+    at = sessions(process={"parallel": 1})
+    at.processes.reports = reported = Reported()
+    await start(at, NAP)
+    assert await at.code("process", action="start", command="true", notify=True) == "PROCESS_BUSY"
+    assert reported.count == 1
+
+
+async def test_background_process_keeps_the_first_reason_of_its_stop(sessions: Callable[..., Bench]) -> None:
+    at = sessions()
+    id_ = await start(at, f"trap '' TERM; {NAP} & while :; do sleep 0.1; done")
+    await until(lambda: processes_of(NAP))
+    (record,) = at.processes._running.values()
+    assert record.running
+    record.running.command.stop("killed")
+    record.running.command.stop("idle")
+    assert "killed; " in (end := await ended(at, id_))
+    assert "nobody asked for it" not in end
 
 
 async def test_a_gateway_that_ends_takes_them_along_and_the_next_one_says_so(sessions: Callable[..., Bench]) -> None:

@@ -12,7 +12,9 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Connection, create_engine, inspect, text
 
-from gateway.store.migrate import HEAD, DatabaseTooNew, DatabaseTooOld
+from gateway.config.root import DatabaseConfig
+from gateway.store.erasure import scrub
+from gateway.store.migrate import HEAD, OVERWRITES, DatabaseTooNew, DatabaseTooOld, migrate
 from tests.gateway.store.chats import leased, opened
 from tests.gateway.store.release_1_0 import ROWS, make_old
 
@@ -169,6 +171,26 @@ async def test_migration_killed_at_any_statement_goes_on(tmp_path: Path, old: bo
         with closing(sqlite3.connect(path)) as connection:
             kept = connection.execute("SELECT (SELECT count(*) FROM transcript), version_num FROM alembic_version")
             assert kept.fetchall() == [(len(ROWS["transcript"]) * old, HEAD)]
+
+
+@pytest.mark.parametrize("old", [False, True])
+def test_migration_marks_only_a_new_file_as_overwriting(tmp_path: Path, old: bool) -> None:
+    """What an older file had deleted before is still in its free pages, so an erasure writes that one anew, once."""
+    path = tmp_path / "clawgate.db"
+    if old:
+        make_old(f"sqlite:///{path}")
+    engine = create_engine(f"sqlite:///{path}")
+    with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+        migrate(connection, begin="BEGIN IMMEDIATE")
+    engine.dispose()
+
+    def marked() -> int:
+        with closing(sqlite3.connect(path)) as connection:
+            return int(connection.execute("PRAGMA user_version").fetchone()[0])
+
+    assert marked() == (0 if old else OVERWRITES)
+    scrub(DatabaseConfig(url=f"sqlite:///{path}"))
+    assert marked() == OVERWRITES
 
 
 def test_migration_revisions_are_a_single_line() -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import loopback
 from tests.emulators.models.script import says
 from tests.running import Running, client, running
 from tests.stories.process.test_process import platforms, started
@@ -163,9 +164,13 @@ async def test_http_pipelined_requests_are_answered_in_order(
     async with line(house.url) as it:
         await it.send(one * 3 + b"GET /healthz HTTP/1.1\r\n%b\r\n" % (FIELD + b"a\r\n"))
         assert (await it.rest()).count(b"HTTP/1.1 ") == 3
-    async with line(house.url) as it:
+    async with line(house.url) as other, line(house.url) as it:
+        assert (await other.ask())[0] == 200
+        idle = asyncio.create_task(other.rest())
         await it.send(one * 2_000)
         assert 0 < (await it.rest()).count(b"HTTP/1.1 200") < 100
+        assert not idle.done()  # it is closed behind its answers, before a connection that has been idle for longer
+        idle.cancel()
 
 
 async def test_http_garbage_gets_a_400_and_an_upgrade_a_plain_answer(tmp_path: Path) -> None:
@@ -175,10 +180,14 @@ async def test_http_garbage_gets_a_400_and_an_upgrade_a_plain_answer(tmp_path: P
                 await it.send(nonsense)
                 assert (await it.answer())[0] == 400
         assert house.counted('clawgate_connections_refused_total{reason="malformed"} 2.0')
-        async with line(house.url) as it:
+        async with line(house.url) as other, line(house.url) as it:
+            assert (await other.ask())[0] == 200
             await it.send(b"GET /healthz HTTP/1.1\r\n%bconnection: upgrade\r\nupgrade: websocket\r\n\r\nxxxx" % HOST)
             assert (await it.answer())[0] == 200
+            idle = asyncio.create_task(other.rest())
             assert await it.rest() == b""
+            assert not idle.done()  # it is closed at once, not once it has been idle for longer than another
+            idle.cancel()
 
 
 SILENCES = {
@@ -247,6 +256,21 @@ async def test_http_timeout_spares_slow_uploads_and_event_streams(tmp_path: Path
             await page.say("hello")
             assert await page.answers(1) == ["here"]
         await page.http.aclose()
+
+
+async def test_http_keep_alive_timeout_ends_with_the_next_request(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loopback, "KEEP_ALIVE_SECONDS", 0.2)
+    async with running(tmp_path, feishu=WEB) as house, line(house.url) as upload, line(house.url) as idle:
+        assert (await upload.ask())[0] == 200
+        await upload.send(
+            b"POST /api/files?name=a.txt HTTP/1.1\r\n%bx-clawgate: 1\r\ncontent-length: 4\r\n\r\nsl" % HOST
+        )
+        assert (await idle.ask())[0] == 200
+        assert await idle.rest() == b""  # its time began after that of the other
+        await upload.send(b"ow")
+        assert (await upload.answer())[0] == 200
 
 
 async def held(stack: AsyncExitStack, url: str, count: int, address: str) -> list[Line]:

@@ -31,7 +31,7 @@ from tests.demo import story
 from tests.demo.platforms import FeishuStage
 from tests.demo.play import Layer, stage
 from tests.emulators.models.script import Fault, calls, says
-from tests.running import ALICE, ALICE_CHAT, BOB, BOB_CHAT, FEISHU, SECRETS, Running, client, push, running
+from tests.running import AGENTS, ALICE, ALICE_CHAT, BOB, BOB_CHAT, FEISHU, SECRETS, Running, client, push, running
 from tests.tools.hostile import response, web
 from tests.web_page import opened as opened_page
 
@@ -137,6 +137,37 @@ async def test_turns_show_has_every_layer_of_the_reference_case(tmp_path: Path) 
     assert ends[-1] == pytest.approx(found["turn"]["seconds"], abs=0.01)
     assert later["requests"][0]["history"] == {"turns": 1, "first": turn["id"], "last": turn["id"], "summary": False}
     assert {it["hash"] for it in later["prompt"] if it["stable"]} == {it["hash"] for it in stable}
+
+
+LONG = '''
+async def long() -> str:
+    """Say much."""
+    return "word " * 20_000
+'''
+
+
+async def test_turns_show_which_turns_fit_and_how_long_a_cut_result_was(tmp_path: Path) -> None:
+    small = "contextWindow: 9000\n      maxTokens: 1000\n      compaction: { at: 1 }\n      tools: { allow: [long] }\n"
+    (tmp_path / "tools.d").mkdir()
+    (tmp_path / "tools.d" / "long.py").write_text(LONG)
+    more = CONSOLE["more"] + "\ntools: { directories: [./tools.d] }"
+    async with housed(tmp_path, agents=AGENTS.partition("tools:")[0] + small, more=more) as (house, http):
+        house.anthropic.script = lambda request: says("ok " * 2_500)
+        for number in range(6):
+            await house.say(f"turn {number}")
+            await house.replies(number + 1)
+            await house.idle()
+        turns = [it["id"] for it in await listed(http)]
+        history = (await opened(http, turns[0]))["requests"][0]["history"]
+        assert history["last"] == turns[1]
+        assert turns[-1] < history["first"] == turns[history["turns"]]
+        house.anthropic.script = [calls(("long", {})), says("read")]
+        await house.say("read it")
+        await house.replies(7)
+        await house.idle()
+        (call,) = (await opened(http, (await listed(http))[0]["id"]))["calls"]
+        assert call["cut"]
+        assert call["chars"] == 100_000 > len(call["result"])
 
 
 async def until_sent(http: httpx.AsyncClient, number: int) -> None:

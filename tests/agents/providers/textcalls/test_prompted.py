@@ -11,6 +11,7 @@ from hypothesis import given
 from agents.messages import AssistantMessage, Message, ModelError, StopReason, Text, ToolCall
 from agents.providers.prompted import PromptedTools
 from agents.providers.provider import ToolCallDelta, ToolCallEnd, ToolCallStart
+from agents.providers.textforms import OPENINGS_MAX
 from tests.agents.providers.requests import LS, READ, asking, assistant, call, result, user
 from tests.agents.providers.textcalls.scripted import Scripted, ask, chunkings, mentions, outline, says
 from tools.tool import ToolSpec
@@ -201,6 +202,13 @@ async def test_after_two_mistakes_in_a_row_the_model_must_use_words(history: lis
     assert ("Tool: ls" in inner.requests[0].system.stable) is offered
     assert ("do not work now" in inner.requests[0].system.stable) is not offered
     assert outline(message) == (["I tried. ", TMP] if offered else ["I tried. "])
+
+
+async def test_textcalls_after_a_thousand_openings_are_text() -> None:
+    """A stuck model repeats itself, and each opening costs a search."""
+    for openings, calls in ((OPENINGS_MAX - 1, 1), (OPENINGS_MAX, 0)):
+        _, message = await ask(PromptedTools(says("<tool_call> " * openings + LS_TMP)), asking())
+        assert len(message.calls) == calls
 
 
 async def test_tools_that_may_not_be_used_are_not_called() -> None:
