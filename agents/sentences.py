@@ -137,9 +137,9 @@ _ADVICE = (
     " Please tell the bot's owner.",
     "; if it keeps happening, ask the bot's owner",
     ", or ask the bot's owner",
-    "，请告知机器人管理员",
-    "；如仍不行，请联系机器人管理员",
-    "，或联系机器人管理员",
+    "，请告知机器人的所有者",
+    "；如仍不行，请联系机器人的所有者",
+    "，或联系机器人的所有者",
 )
 _RECORDING = Bilingual("this voice message", "这条语音消息")
 _FILE = Bilingual("this file", "这个文件")
@@ -192,7 +192,7 @@ _CONNECTING_IN = Bilingual(
 )
 _EMPTY = Bilingual(
     "The model gave no answer. Please try again; if it keeps happening, ask the bot's owner.",
-    "模型没有给出回答，请再试一次；如仍不行，请联系机器人管理员。",
+    "模型没有给出回答，请再试一次；如仍不行，请联系机器人的所有者。",
 )
 cut_off = Bilingual(
     '(The answer reached its length limit. Say "continue" and I will carry on.)',
@@ -249,11 +249,11 @@ _LIMITS: dict[TurnLimit, Bilingual] = {
 }
 _NOT_ACCEPTED = Bilingual(
     "The model rejected this request. Please try again later, or ask the bot's owner.",
-    "模型没有接受这次请求，请稍后再试，或联系机器人管理员。",
+    "模型没有接受这次请求，请稍后再试，或联系机器人的所有者。",
 )
 _RUNNER_FAILED = Bilingual(
     "I can't answer right now: the program behind me has failed. Please tell the bot's owner.",
-    "我暂时无法回答：背后的程序出了故障，请告知机器人管理员。",
+    "我暂时无法回答：背后的程序出了故障，请告知机器人的所有者。",
 )
 _RUNNER_INTERRUPTED = Bilingual(
     "I was interrupted by a restart while working on this. Nothing is run again: check what is done, and write “continue”.",
@@ -263,18 +263,18 @@ _RUNNER_WAITS = Bilingual("Waiting for approval: `{title}`", "等待审批：`{t
 _ERRORS: dict[ErrorKind, Bilingual] = {
     "auth": Bilingual(
         "I can't answer right now: my access to the model was refused. Please tell the bot's owner.",
-        "我暂时无法回答：模型拒绝了访问，请告知机器人管理员。",
+        "我暂时无法回答：模型拒绝了访问，请告知机器人的所有者。",
     ),
     "billing": Bilingual(
         "I can't answer right now: the model's account has no credit left. Please tell the bot's owner.",
-        "我暂时无法回答：模型账户余额不足，请告知机器人管理员。",
+        "我暂时无法回答：模型账户余额不足，请告知机器人的所有者。",
     ),
     "invalid": _NOT_ACCEPTED,
     "stale_thinking": _NOT_ACCEPTED,
     "no_tools": _NOT_ACCEPTED,
     "not_found": Bilingual(
         "The model chosen for me does not exist. Please tell the bot's owner.",
-        "为我配置的模型不存在，请告知机器人管理员。",
+        "为我配置的模型不存在，请告知机器人的所有者。",
     ),
     "too_large": Bilingual(
         "This conversation is too long for the model. Please send a shorter message or start a new chat.",
@@ -306,7 +306,7 @@ _ERRORS: dict[ErrorKind, Bilingual] = {
     ),
     "unconfigured": Bilingual(
         "No model is set up for me yet. Please tell the bot's owner.",
-        "我还没有配置可用的模型，请告知机器人管理员。",
+        "我还没有配置可用的模型，请告知机器人的所有者。",
     ),
 }
 

@@ -31,7 +31,7 @@ def test_every_failure_is_one_short_sentence_in_the_users_language(outcome: Outc
         assert 5 < len(sentence) < 160
         assert not re.search(r"secret-summary|\n", sentence)
     if isinstance(outcome, ModelFailed) and outcome.error.kind in ("auth", "billing", "not_found", "unconfigured"):
-        assert "管理员" in chinese
+        assert "所有者" in chinese
 
 
 def test_a_long_pause_is_told_with_its_seconds() -> None:

@@ -42,7 +42,7 @@ async def test_refusal_of_a_model_names_the_fix_for_the_operator(tmp_path: Path)
     assert f"({reference}: the vendor refuses the key" in second
     assert "invalid x-api-key" in second
     assert "providers.anthropic.apiKey (ANTHROPIC_API_KEY)" in second
-    assert elsewhere == "模型没有接受这次请求，请稍后再试，或联系机器人管理员。"
+    assert elsewhere == "模型没有接受这次请求，请稍后再试，或联系机器人的所有者。"
     failed = [it for it in logged if it["event"] == "model_failed"]
     assert [it["kind"] for it in failed] == ["invalid", "auth", "invalid"]
     assert {it["model"] for it in failed} == {reference}
