@@ -85,6 +85,10 @@ def called(name: str, arguments: dict[str, Any], token: Any) -> dict[str, Any] |
             before = Path("left.txt").exists()
             Path("left.txt").touch()
             return text(f"{digest} {RUN} {before} {Path(BEHAVIOUR).exists()}")
+        case "leak":
+            sys.stderr.write(f"bad token {os.environ.get('TOKEN')}\n")
+            sys.stderr.flush()
+            os._exit(1)
         case "fetch":
             return text(fetched(str(arguments.get("url"))))
         case "look":

@@ -394,9 +394,9 @@ class MessageLines(Output):
 
 
 @asynccontextmanager
-async def pipes(command: ShellCommand, ended: ProgramEnd) -> AsyncIterator[Streams]:
+async def pipes(command: ShellCommand, ended: ProgramEnd, secret: str = "") -> AsyncIterator[Streams]:
     """Yield the streams for the SDK's session. The program ends with them, and they with the program: `ended` then says
-    how."""
+    how, without the `secret` that the program was given."""
     to_session, received = anyio.create_memory_object_stream[Incoming](math.inf)
     sent, from_session = anyio.create_memory_object_stream[SessionMessage](0)
     errors = Output(ERRORS_BYTES)
@@ -405,6 +405,7 @@ async def pipes(command: ShellCommand, ended: ProgramEnd) -> AsyncIterator[Strea
         with to_session:
             await command.attend(MessageLines(to_session), errors)
             error_output = errors.shown(ERRORS_BYTES)
+            error_output = error_output.replace(secret, "***") if secret else error_output
             ended.reason = reason_of_end(command, error_output)
             ended.set()
             log.info("mcp_server_ended", code=command.code, limit=command.limit, errors=error_output)

@@ -305,7 +305,7 @@ class McpServer:
         config = self.config.but(readable=(*self.config.readable, str(_folder(self.config.cwd).root)))
         with TemporaryDirectory() as folder:
             command = await self._program(config, _folder(folder), token)
-            async with client.pipes(command, ended) as streams:
+            async with client.pipes(command, ended, token) as streams:
                 yield streams
 
     async def _program(

@@ -1,6 +1,7 @@
 """Whose login a turn uses: that of the person whose words it serves, never of the chat. Alice is logged in, nobody else."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -27,9 +28,9 @@ server: {{ api: {{ tokens: {{ ui: {TOKEN} }} }} }}
 """
 
 
-async def keep_login(house: Running, person: str = ALICE) -> None:
+async def keep_login(house: Running, person: str = ALICE, scopes: Sequence[str] = (SCOPE,)) -> None:
     """Store a finished login of a person."""
-    runtime, answer = house.gateway.runtime, house.feishu.logins.issue(person, SCOPE)
+    runtime, answer = house.gateway.runtime, house.feishu.logins.issue(person, *scopes)
     tokens = Tokens(
         access=answer["access_token"],
         access_seconds=answer["expires_in"],

@@ -1,6 +1,7 @@
 """`${person:feishu}` in the headers or the environment of an MCP server: each call has the token of the one who asks."""
 
 import hashlib
+import json
 import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -16,8 +17,10 @@ from gateway.config.problems import ConfigErrors
 from tests.emulators.models.script import calls
 from tests.loopback import serve_on_loopback
 from tests.running import ALICE, ALICE_CHAT, BOB, BOB_CHAT, SECRETS, Running, config_text
+from tests.stories.login.test_refresh import CANARY
+from tests.stories.process.test_process import ask
 from tests.stories.tools.test_feishu import IN_GROUP, asks, code, log_in
-from tests.stories.tools.test_feishu_documents import documents
+from tests.stories.tools.test_feishu_documents import FETCH, documents, emulated
 from tests.stories.tools.test_mcp import agents, behave, evil, servers
 from tools.mcp import person
 
@@ -126,6 +129,42 @@ async def test_person_in_headers_of_a_server_of_the_official_sdk(tmp_path: Path)
             for who in (ALICE, BOB, ALICE):
                 assert f"Bearer {digest(house, who)}" in await asks(house, call, sender=who, **IN_GROUP)
             assert seen == ["plain"] * 3
+
+
+async def test_person_token_is_in_no_file_log_or_listing(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    """A program says the token, and complains of it; Feishu's own server is called with it. The app's token counts, too."""
+    emulator = emulated()
+    emulator.logins.prefix = CANARY
+    behave(tmp_path, tools={"tell": "Tells its environment.", "leak": "Complains, and dies."})
+    tools = "docs: { feishu: default, tools: [fetch-doc, no-doc], allowPrivate: [127.0.0.1] }"
+    more = f"{IN_ENV}\n    {tools}"
+    async with documents(tmp_path, more, agents=agents("mcp:evil", "mcp:docs"), emulator=emulator) as house:
+        await log_in(house, ALICE, ALICE_CHAT)
+        assert "three lamps" in await asks(house, calls(FETCH))
+        assert "None" not in (told := await asks(house, calls(("evil__tell", {}))))
+        assert "TOKEN" in told
+        assert code(await asks(house, calls(("evil__leak", {})))) == "TOOL_UNAVAILABLE"
+        secrets = {CANARY, *emulator.tokens}
+        asked_of_model = json.dumps([it.body for it in house.anthropic.requests])
+        shown = "".join(house.feishu.reads(it) for it in house.feishu.messages)
+        emulator.logins.scopes -= {"im:chat:read"}
+        config = str(tmp_path / "config.yaml")
+        outputs = [await ask(*words, "--config", config, more=SECRETS) for words in (("mcp", "list"), ("doctor",))]
+        failed, tried = await ask(
+            "mcp", "try", "docs", "fetch-doc", json.dumps(FETCH[1]), "--config", config, more=SECRETS
+        )
+    listed, examined = (output for _, output in outputs)
+    assert "docs__fetch-doc  accepted" in listed
+    assert "it does not offer no-doc" in examined
+    assert "people cannot grant im:chat:read" in examined
+    assert (failed, "its calls need a person" in tried) == (1, True)
+    written, errors = capfd.readouterr()
+    everywhere = asked_of_model + shown + listed + examined + tried + written + errors + caplog.text
+    assert [it for it in {*secrets, *emulator.tokens} if it in everywhere] == []
+    files = [it for it in tmp_path.rglob("*") if it.is_file()]
+    assert [it for it in files if CANARY.encode() in it.read_bytes()] == []
 
 
 WRONG = {
