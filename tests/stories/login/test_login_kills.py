@@ -4,6 +4,7 @@ import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +14,14 @@ from tests.acting import folder
 from tests.emulators.feishu.emulator import FeishuEmulator
 from tests.emulators.models.anthropic.emulator import AnthropicEmulator
 from tests.emulators.models.script import calls, says
-from tests.running import ALICE, SECRETS
+from tests.running import ALICE, SECRETS, push
 from tests.stories.at_work import results
 from tests.stories.login.test_login import AGENTS
 from tests.stories.process.test_process import Process, platforms, say, started
 from tests.waiting import until
 
 pytestmark = pytest.mark.slow  # it starts processes
+OTHER_CHAT = "oc_7e500000000000000000000000000000"
 
 
 @dataclass
@@ -81,8 +83,9 @@ class Victim:
 
 
 @asynccontextmanager
-async def victim(tmp_path: Path) -> AsyncIterator[Victim]:
-    async with platforms(tmp_path, more=folder(tmp_path), agents=AGENTS) as (feishu, anthropic, config):
+async def victim(tmp_path: Path, more: str = "") -> AsyncIterator[Victim]:
+    lines = f"{folder(tmp_path)}\n{more}"
+    async with platforms(tmp_path, more=lines, agents=AGENTS) as (feishu, anthropic, config):
         found = Victim(feishu, anthropic, config)
         feishu.logins.interval = 0.2
         feishu.logins.before, feishu.logins.after = found.at("before"), found.at("after")
@@ -139,4 +142,49 @@ async def test_refresh_survives_a_kill(tmp_path: Path, asked: str, moment: str, 
             await until(lambda: it.texts().count("done") == 2)
         assert len(it.feishu.logins.devices) == devices
         live = [pair for pair in it.feishu.logins.pairs if pair.login not in it.feishu.logins._ended and not pair.used]
+        assert len(live) == 1
+
+
+@pytest.mark.parametrize(
+    ("asked", "moment", "devices"),
+    [("refresh_token", "before", 1), ("refresh_token", "after", 2), ("user_info", "before", 1)],
+    ids=["unsent", "answered", "stored"],
+)
+async def test_refresh_survives_the_kill_of_one_of_two_replicas(
+    tmp_path: Path, postgres_url: str, asked: str, moment: str, devices: int
+) -> None:
+    """Both need the token at once. The one that refreshes it is killed, and the other answers both turns with one refresh
+    of its own at most; no login is lost that was stored."""
+    async with victim(tmp_path, f'database: {{ url: "{postgres_url}" }}') as it:
+        logins = it.feishu.logins
+        async with started(it.config, SECRETS) as other, it.running():
+            assert it.run is not None
+            await say(it.run, it.feishu, "do it")
+            await it.approved()
+            await until(lambda: "done" in it.texts())
+            logins.pairs[-1].access_ends = 0
+            refreshes = logins.asked.count("refresh_token")
+            it.kills |= {"arm": asked} if asked == "user_info" else {asked: moment}
+            killed = logins.before, logins.after
+
+            async def joined(hook: Any, name: str) -> bool:
+                """Have the other replica need the token, too, before the kill."""
+                is_due = name in it.kills and it.kills[name] == ("before" if hook is killed[0] else "after")
+                if is_due:
+                    before = len(it.anthropic.requests)
+                    event = it.feishu.text_event("here, too", sender=ALICE, chat=OTHER_CHAT, chat_type="p2p")
+                    assert (await push(it.feishu, other.url, event)).status_code == 200
+                    await until(lambda: len(it.anthropic.requests) > before)
+                return bool(await hook(name))
+
+            logins.before = partial(joined, killed[0])
+            logins.after = partial(joined, killed[1])
+            await say(it.run, it.feishu, "again")
+            await it.dead()
+            if devices > 1:
+                await it.approved(devices)
+            await until(lambda: it.texts().count("done") == 3)
+        assert len(logins.devices) == devices
+        assert logins.asked.count("refresh_token") - refreshes == (1 if asked == "user_info" else 2)
+        live = [pair for pair in logins.pairs if pair.login not in logins._ended and not pair.used]
         assert len(live) == 1
