@@ -94,7 +94,10 @@ HOLDINGS: Mapping[str, Holding] = {
     ),
     "later": Holding(
         title=Bilingual("reminders and schedules", "个提醒与定时任务"),
-        rows="SELECT id, kind, due, place, state, body, since FROM later WHERE owner IN :names AND kind <> 'login'",
+        rows="""
+        SELECT id, kind, due, place, state, CASE WHEN kind = 'handover' THEN '{}' ELSE body END AS body, since
+        FROM later WHERE owner IN :names AND kind <> 'login'
+        """,  # the body of a handover names the colleague
     ),
     "note": Holding(
         title=Bilingual("notes", "条笔记"),

@@ -305,7 +305,8 @@ class Handovers:
             after, deliveries = step
             is_over = after.state == "over"
             row = replace(stored, due=None if is_over else self._due(), state="done" if is_over else "active")
-            return Change(row=replace(row, body=handover_json.dump_json(after).decode()), deliveries=deliveries)
+            kept = replace(after, reason="") if is_over else after
+            return Change(row=replace(row, body=handover_json.dump_json(kept).decode()), deliveries=deliveries)
 
         return await self._commit(id_, changed)
 
@@ -362,7 +363,7 @@ class Handovers:
 
     def _line(self, handover: Handover, what: HandoverState, *, there: bool = False) -> Delivery:
         """Build the sentence for the person, or for the on-call chat."""
-        event = event_json.dump_json(HandoverEvent(handover=handover)).decode()
+        event = event_json.dump_json(HandoverEvent(handover=replace(handover, reason=""))).decode()
         if there:
             return self._there(handover, HANDOVER_LINE, f"{what}:line", arguments=event)
         agent = agent_of(handover.session)

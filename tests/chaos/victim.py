@@ -90,7 +90,7 @@ AFTER = COMMANDED | {
 }
 
 
-BY_CAUSE = {"schedule": "K34", "result": "K30", "hook": "K31", "send": "K32"}
+BY_CAUSE = {"schedule": "K34", "result": "K30", "hook": "K31", "send": "K32", "handover": "K36"}
 """The moments of what no person's message began: before and after each step of it."""
 STEPS = ("append", "finish", "sent")
 
@@ -167,6 +167,7 @@ def hook_store(store: Store, kill: Kill) -> None:
         hook(name, store)
     hook("summarise", store.changes)
     hook_at(store.later, "advance", "K26")
+    hook_at(store.later, "change", "K35")
     hook_at(store.tasks, "begin", "K27")
     for name, point in (
         ("request", "K17"),

@@ -1,22 +1,31 @@
 """A chat that a colleague answers, through the whole gateway: asked for, taken over, relayed both ways, given back."""
 
+import asyncio
 import html
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import Engine, event
 
 from gateway.config.load import load
+from gateway.operate import sessions
+from gateway.operate.status import handovers
 from gateway.state.runtime import ConfigState
+from tests.case import case
 from tests.channels.contexts import Clock
 from tests.emulators.models.script import calls, says
 from tests.running import AGENTS, ALICE, ALICE_CHAT, BOB, FEISHU, GROUP, SECRETS, Running, running
 from tests.stories.at_work import NEVER, users
 from tests.stories.channels.test_telegram import PIXEL, bot
+from tests.stories.operate.test_sessions_command import traces
+from tests.stories.process.test_process import ask
 from tests.web_page import opened
 
 CARL = "ou_ca410000000000000000000000000000"
+DAVE = "ou_da4e0000000000000000000000000000"
+CANARY = "canary-of-alice-91827"
 DESK = "oc_de5c0000000000000000000000000000"
 IN_GROUP: dict[str, Any] = {"chat": GROUP, "chat_type": "group", "mention_bot": True}
 AT_DESK: dict[str, Any] = {"chat": DESK, "chat_type": "group"}
@@ -404,3 +413,131 @@ async def test_handover_goes_on_after_stop_and_a_new_conversation(tmp_path: Path
         await shown(house, ALICE_CHAT, "me again")
         assert "my secret plan" not in str(house.anthropic.requests[-1].body)
         assert "after /new" in str(house.anthropic.requests[-1].body)
+
+
+@pytest.mark.parametrize("way", ["person", "session", "retention"])
+async def test_handover_leaves_nothing_after_an_erasure(tmp_path: Path, database_url: str, way: str) -> None:
+    clock, more = Clock(), f'database: {{ url: "{database_url}" }}\nretention: {{ days: 30 }}'
+    async with desk(tmp_path, [says("hi"), says("me again")], more=more, feishu=ANYTIME, now=clock) as house:
+        await house.say(f"I am {CANARY}")
+        await shown(house, ALICE_CHAT, "hi")
+        await taken(house, f"/human {CANARY}")
+        await house.push(house.feishu.file_event(CANARY.encode(), name=f"{CANARY}.txt", sender=ALICE, chat=ALICE_CHAT))
+        await house.until(lambda: len(house.feishu.uploads) == 1)
+        await house.say(f"my {CANARY}")
+        await shown(house, DESK, f"Alice: my {CANARY}")
+        await replied(house, "I see")
+        await shown(house, ALICE_CHAT, "Carl: I see")
+        assert {it.rpartition("/")[2] for it in traces(house, CANARY)} & {"clawgate.db", "clawgate.db-wal", "outbox"}
+        if way == "retention":
+            clock.now += 8 * 3600 + 1
+            await shown(house, ALICE_CHAT, "Nobody has written for a while.")
+            await asyncio.to_thread(sessions.age, house.gateway.config, clock.now + 31 * 86_400)
+        else:
+            found = sessions.listed(house.gateway.config)[0] if way == "session" else None
+            person = ("feishu", ALICE) if way == "person" else None
+            await asyncio.to_thread(sessions.erase, house.gateway.config, session=found, person=person)
+        assert traces(house, CANARY) == []
+        assert await house.gateway.runtime.store.later.active("handover") == []
+        await replied(house, "are you there?")  # what it replies to is not known any more
+        await house.say("hello")
+        await shown(house, ALICE_CHAT, "me again")
+        assert not any("are you there?" in it for it in read(house, ALICE_CHAT))
+
+
+async def test_handover_is_in_the_copy_of_a_persons_data_without_the_colleague(tmp_path: Path) -> None:
+    async with desk(tmp_path) as house:
+        await taken(house)
+        await house.say("my words")
+        await shown(house, DESK, "Alice: my words")
+        held = await house.gateway.runtime.store.people.held("feishu", ALICE)
+        assert "my words" in str(held.conversations)
+        (row,) = held.tables["later"]
+        assert (row["kind"], row["body"]) == ("handover", "{}")
+        assert CARL not in str(held.tables["later"])
+
+
+async def test_handover_is_named_by_status_and_the_list_of_sessions(tmp_path: Path) -> None:
+    async with desk(tmp_path, [says("hi")]) as house:
+        await house.say("hello")
+        await shown(house, ALICE_CHAT, "hi")
+        loaded = load(tmp_path / "config.yaml", SECRETS)
+        assert handovers(loaded) == []
+        await asked(house)
+        assert str(handovers(loaded)[0].message) == "1 handed over: Alice → …"
+        await press(house, "Take over")
+        assert str(handovers(loaded)[0].message) == "1 handed over: Alice → Carl"
+        code, output = await ask("sessions", "list", "--config", str(tmp_path / "config.yaml"), more=SECRETS)
+        assert (code, output.count("handed over")) == (0, 1), output
+
+
+async def test_handover_costs_an_ordinary_turn_no_statement(tmp_path: Path) -> None:
+    reads: list[str] = []
+
+    def read_row(*given: Any) -> None:
+        reads.extend([given[2]] if "FROM later WHERE id = " in given[2] else [])
+
+    event.listen(Engine, "before_cursor_execute", read_row)
+    try:
+        async with running(tmp_path, script=[says("hi")]) as house:
+            await house.say("hello", parent_id="om_0", root_id="om_0")
+            await shown(house, ALICE_CHAT, "hi")
+        assert reads == []
+        async with desk(tmp_path, [says("hi again")]) as house:
+            await house.say("hello")
+            await shown(house, ALICE_CHAT, "hi again")
+        assert len(reads) == 2
+    finally:
+        event.remove(Engine, "before_cursor_execute", read_row)
+
+
+WHO = {"colleague": CARL, "other": BOB, "owner": DAVE, "person": ALICE}
+WHERE: dict[str, dict[str, Any]] = {
+    "on-call chat": AT_DESK,
+    "another group": {"chat": GROUP, "chat_type": "group"},
+    "the chat": {"chat": ALICE_CHAT},
+}
+ENDED = {
+    ("colleague", "on-call chat", "button"),
+    ("colleague", "on-call chat", "command"),
+    ("colleague", "on-call chat", "command as a reply"),
+    ("owner", "on-call chat", "button"),
+    ("owner", "on-call chat", "command"),
+    ("owner", "on-call chat", "command as a reply"),
+    ("person", "the chat", "command"),
+    ("person", "the chat", "command as a reply"),
+}
+SENT = {("colleague", "on-call chat", "reply")}
+
+
+@pytest.mark.parametrize("who", WHO)
+async def test_handover_matrix_of_who_may_do_what_where(tmp_path: Path, who: str) -> None:
+    """Each way in, by each person, in each chat: what ends the handover, what is sent to the person, and nothing else."""
+    more = f'owners: ["feishu:{DAVE}"]'
+    async with desk(tmp_path, lambda _: says("an ordinary answer"), more=more) as house:
+        for where, chat in WHERE.items():
+            if where == "the chat" and who != "person":
+                continue  # a direct chat
+            for way in ("button", "reply", "command", "command as a reply"):
+                with case((who, where, way)):
+                    await taken(house)
+                    before = len(read(house, ALICE_CHAT))
+                    quoted = {"parent_id": notice(house), "root_id": notice(house)}
+                    more_of = chat | ({"mention_bot": True} if "chat_type" in chat else {})
+                    if way == "button":
+                        pressed = house.feishu.press_event(notice(house), "Give back", sender=WHO[who])
+                        pressed["event"]["context"]["open_chat_id"] = chat["chat"]
+                        await house.push(pressed)
+                    elif way == "reply":
+                        await house.say("my words", sender=WHO[who], **more_of, **quoted)
+                    else:
+                        await house.say("/back", sender=WHO[who], **more_of, **(quoted if "reply" in way else {}))
+                    await house.idle()
+                    open_rows = await house.gateway.runtime.store.later.active("handover")
+                    assert (not open_rows) is ((who, where, way) in ENDED)
+                    new = read(house, ALICE_CHAT)[before:]
+                    assert ("Carl: my words" in new) is ((who, where, way) in SENT)
+                    assert "an ordinary answer" not in new
+                    if open_rows:
+                        await house.say("/back")
+                        await house.idle()
