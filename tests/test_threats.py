@@ -47,6 +47,7 @@ THREATS = """
   stories/turns/test_rights.py: test_rights_of_a_press_reach_no_agent_bound_to_others
   stories/promises/test_promises.py: test_allowlist_and_policies_decide_who_is_heard
 12 side doors skip checks
+  stories/operate/test_self_watch.py: test_self_watch_delivery_cannot_be_forged
   channels/test_samples.py: test_there_is_a_sample_for_every_kind_of_event
   channels/test_telegram_samples.py: test_there_is_a_sample_for_every_kind_of_update
 13 missing type falls open

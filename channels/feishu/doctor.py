@@ -45,23 +45,41 @@ _NICETIES: Mapping[tuple[str, ...], Bilingual] = {
 
 
 async def probe(account: FeishuAccount, name: str, public_url: str | None) -> list[Finding]:
-    check = f"feishu {name}"
-    api = FeishuApi(account.but(timeout_seconds=min(account.timeout_seconds, CALL_SECONDS)))
+    check, api = f"feishu {name}", _api(account)
     try:
-        try:
-            answer = await api.call("/open-apis/bot/v3/info")
-        except DeliveryError as error:
-            cause = CAUSES[cause_of(error)]
-            fix = cause.fix_at(keys_of("feishu", name))
-            return [Finding(f"{check} credentials", "error", cause.told(str(error), error.code), fix)]
+        if (bot := await _asked(api, name)).status == "error":
+            return [bot]
         results = await asyncio.gather(
             _scopes(api, account, check),
             _events(api, account, name, public_url),
             _connection(api, account, check, public_url),
         )
-        return [_bot(answer, check), *(it for findings in results for it in findings)]
+        return [bot, *(it for findings in results for it in findings)]
     finally:
         await api.close()
+
+
+async def watch(account: FeishuAccount, name: str) -> tuple[list[Finding], int]:
+    """Return the finding of `probe` on the bot; nothing waits at Feishu that could be counted."""
+    api = _api(account)
+    try:
+        return [await _asked(api, name)], 0
+    finally:
+        await api.close()
+
+
+def _api(account: FeishuAccount) -> FeishuApi:
+    return FeishuApi(account.but(timeout_seconds=min(account.timeout_seconds, CALL_SECONDS)))
+
+
+async def _asked(api: FeishuApi, name: str) -> Finding:
+    check = f"feishu {name}"
+    try:
+        return _bot(await api.call("/open-apis/bot/v3/info"), check)
+    except DeliveryError as error:
+        cause = CAUSES[cause_of(error)]
+        fix = cause.fix_at(keys_of("feishu", name))
+        return Finding(f"{check} credentials", "error", cause.told(str(error), error.code), fix)
 
 
 def _bot(answer: Mapping[str, Any], check: str) -> Finding:

@@ -10,6 +10,7 @@ import binascii
 import hashlib
 import hmac
 import re
+import secrets
 from datetime import datetime
 from typing import Any
 
@@ -87,6 +88,22 @@ def verify(request: WebhookRequest, *, key: str, now: datetime, window_seconds: 
 
 def sign(timestamp: str, nonce: str, key: str, body: bytes) -> str:
     return hashlib.sha256((timestamp + nonce + key).encode() + body).hexdigest()
+
+
+def url_check(value: str, *, key: str, token: str, now: datetime) -> WebhookRequest:
+    """Return a URL check as the platform makes one: signed and encrypted if there is a key."""
+    body = orjson.dumps({"type": "url_verification", "token": token, "challenge": value})
+    if not key:
+        return WebhookRequest(headers=(), body=body)
+    padder = PKCS7(_BLOCK_BYTES * 8).padder()
+    start = secrets.token_bytes(_BLOCK_BYTES)
+    cipher = Cipher(algorithms.AES256(hashlib.sha256(key.encode()).digest()), modes.CBC(start)).encryptor()
+    sealed = start + cipher.update(padder.update(body) + padder.finalize()) + cipher.finalize()
+    body = orjson.dumps({"encrypt": base64.b64encode(sealed).decode()})
+    timestamp, nonce = f"{now.timestamp():.0f}", secrets.token_hex(8)
+    signed = sign(timestamp, nonce, key, body)
+    headers = ((TIMESTAMP_HEADER, timestamp), (NONCE_HEADER, nonce), (SIGNATURE_HEADER, signed))
+    return WebhookRequest(headers=headers, body=body)
 
 
 def same(value: object, expected: str) -> bool:

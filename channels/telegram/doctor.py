@@ -20,6 +20,29 @@ ERROR_RECENT_SECONDS = 3600.0
 
 
 async def probe(account: TelegramAccount, name: str, public_url: str | None, now: float) -> list[Finding]:
+    findings, me, _ = await _asked(account, name, public_url, now)
+    return [*findings[:1], *_groups(account, me, f"telegram {name}"), *findings[1:]] if me else findings
+
+
+async def watch(
+    account: TelegramAccount, name: str, public_url: str | None, now: float, before: int
+) -> tuple[list[Finding], int]:
+    """Return the findings of `probe` on the bot and its updates, and how many wait at a webhook. `before` waited last
+    time: more is a finding."""
+    findings, _, waiting = await _asked(account, name, public_url, now)
+    if waiting > before > 0:
+        message = Bilingual(
+            f"{waiting} updates wait at Telegram, {before} before",
+            f"Telegram 处有 {waiting} 条待推送，此前 {before} 条",
+        )
+        findings.append(Finding(f"telegram {name} updates", "warning", message, CAUSES["undelivered"].fix))
+    return findings, waiting
+
+
+async def _asked(
+    account: TelegramAccount, name: str, public_url: str | None, now: float
+) -> tuple[list[Finding], Mapping[str, Any], int]:
+    """Return the findings on the bot and its updates, the bot (empty if unknown), and how many updates wait at a webhook."""
     api = TelegramApi(account.but(timeout_seconds=min(account.timeout_seconds, CALL_SECONDS)))
     check = f"telegram {name}"
     try:
@@ -27,18 +50,19 @@ async def probe(account: TelegramAccount, name: str, public_url: str | None, now
     except DeliveryError as error:
         cause = CAUSES[cause_of(error)]
         fix = cause.fix_at(keys_of("telegram", name))
-        return [Finding(f"{check} credentials", "error", cause.told(str(error), error.code), fix)]
+        return [Finding(f"{check} credentials", "error", cause.told(str(error), error.code), fix)], {}, 0
     finally:
         await api.close()
     if not isinstance(me, dict) or not isinstance(info, dict):
         message = Bilingual("the answer cannot be read", "无法读取应答")
         fix = Bilingual("is apiRoot a Bot API server?", "apiRoot 是 Bot API 服务器吗？")
-        return [Finding(f"{check} credentials", "error", message, fix)]
+        return [Finding(f"{check} credentials", "error", message, fix)], {}, 0
     username = text(me, "username")
     right = Bilingual(f"the token is right; the bot is @{username}", f"令牌正确；机器人是 @{username}")
     bot = Finding(f"{check} credentials", "ok", right)
     url = None if public_url is None else f"{public_url}/webhooks/telegram/{name}"
-    return [bot, *_groups(account, me, check), *_updates(account, info, f"{check} updates", url, now)]
+    waiting = (number(info, "pending_update_count") or 0) if account.mode == "webhook" else 0
+    return [bot, *_updates(account, info, f"{check} updates", url, now)], me, waiting
 
 
 def _groups(account: TelegramAccount, me: Mapping[str, Any], check: str) -> Iterator[Finding]:

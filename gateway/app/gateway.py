@@ -23,6 +23,7 @@ from channels.web.views import event
 from gateway.app.health import HealthWatch
 from gateway.app.mcp import ServerWatch
 from gateway.app.privacy import Erasures
+from gateway.app.selfwatch import SelfWatch
 from gateway.app.setup import Lasting, adopt, build_setup, version_of
 from gateway.app.worker_notices import WorkerNotices
 from gateway.approvals.approvals import Approvals
@@ -41,6 +42,7 @@ from gateway.http.request import Edge, Guesses, Peers, served
 from gateway.inbox.intake import Intake
 from gateway.inbox.links import ChannelLinks
 from gateway.later.watch import DueWatch, GoneChats
+from gateway.later.watched import has_told
 from gateway.observe.logs import logged
 from gateway.observe.secrets import Scrubber
 from gateway.observe.tracing import Tracing
@@ -50,6 +52,7 @@ from gateway.program import VERSION
 from gateway.state.runtime import ConfigState, Control, Runtime, Setup
 from gateway.state.seal import Seal, key_file
 from gateway.store.errors import StoreUnavailable
+from gateway.store.later import FORGET, RETENTION, WATCH
 from gateway.store.store import Store
 from gateway.turns.lanes import Lanes, Sweep
 from gateway.turns.tasks import Tasks
@@ -118,7 +121,9 @@ class Gateway:
         self.lanes = Lanes(self.runtime, turns=turns, outbox=outbox)
         self.sweep = Sweep(self.runtime, self.lanes)
         self.privacy = Erasures(self.runtime, self.spawn)
-        self.due = DueWatch(self.runtime, self.lanes, due, self.ends, self.logins, self.privacy.begin)
+        self.watch = SelfWatch(self.runtime, self.notices.tell, self.spawn)
+        begins = {FORGET: self.privacy.begin, RETENTION: self.privacy.begin, WATCH: self.watch.begin}
+        self.due = DueWatch(self.runtime, self.lanes, due, self.ends, self.logins, begins)
         self.others = WorkerNotices(self.runtime, self.lanes, lasting.live, due.set)
         self._readiness = Readiness(self.runtime, self.sweep)
         self._intake = Intake(self.runtime, self.approvals, self.lanes)
@@ -436,4 +441,5 @@ class Upkeep:
             for model, fault, readers in self._runtime.trouble.untold():
                 en = f"I cannot answer: {value(fault.message.en)}. To do: {fault.fix.en}."
                 zh = f"我无法回答：{value(fault.message.zh)}。处理办法：{fault.fix.zh}。"
-                await self._tell(Notice(cause=f"model {model}", en=en, zh=zh, known=tuple(readers)))
+                if not await has_told(self._runtime, model):
+                    await self._tell(Notice(cause=f"model {model}", en=en, zh=zh, known=tuple(readers)))

@@ -17,6 +17,7 @@ from channels.web.channel import WebChannel
 from gateway.approvals.display import value
 from gateway.approvals.notices import Notice
 from gateway.http.reach import unreachable_at
+from gateway.later.watched import has_told
 from gateway.observe.logs import logged
 from gateway.state.runtime import Runtime
 from gateway.store.errors import outage_of
@@ -44,8 +45,8 @@ class HealthWatch:
         self._page = page
         self._tell = tell
         self._seen: dict[tuple[str, str], ChannelState] = {}
-        self._told: dict[tuple[str, str], float] = {}
-        """The channels of reported faults, with the time of the fault."""
+        self._told: dict[tuple[str, str], tuple[float, bool]] = {}
+        """The channels of faults, with the time of the notice, and whether it was the self-watch's."""
 
     async def run(self) -> None:
         while True:
@@ -85,10 +86,11 @@ class HealthWatch:
         for key, state in self._seen.items():
             name = ":".join(key)
             if state.is_bad and now - state.since >= LASTING_SECONDS:
-                if now - self._told.get(key, float("-inf")) >= AGAIN_SECONDS:
-                    self._told[key] = now
-                    await self._tell(_broken(name, state))
-            elif state.state == "ok" and self._told.pop(key, None) is not None:
+                if now - self._told.get(key, (float("-inf"), False))[0] >= AGAIN_SECONDS:
+                    self._told[key] = now, (is_watched := await has_told(self._runtime, name))
+                    if not is_watched:
+                        await self._tell(_broken(name, state))
+            elif state.state == "ok" and self._told.pop(key, (0.0, True))[1] is False:
                 await self._tell(
                     Notice(cause=f"channel {name} ok", en=f"{name} is working again.", zh=f"{name} 已恢复正常。")
                 )

@@ -5,6 +5,7 @@ A `ChannelType` tells the rest of the gateway what it must know of a channel's c
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
@@ -12,12 +13,13 @@ from pydantic.alias_generators import to_camel
 
 from channels.access import ANYBODY, AccessConfig, Mistake
 from channels.bilingual import NO_WORDS, Bilingual, Finding
-from channels.channel import Channel
+from channels.channel import Channel, WebhookRequest
 from channels.feishu import config as feishu
 from channels.feishu import doctor as feishu_doctor
 from channels.feishu.channel import FeishuChannel
 from channels.feishu.config import FeishuConfig
 from channels.feishu.registration import AppRegistration
+from channels.feishu.signature import url_check
 from channels.login import AppAccess
 from channels.message import ChatKind, Place, place_of
 from channels.moment import zone_of
@@ -84,6 +86,12 @@ class ChannelType:
     """Check an account with the platform, by its config, name, exposure and the time."""
     app_access: Callable[[Any], Awaitable[AppAccess]] | None = None
     """Get what an operator's command uses of an account's app. Raises DeliveryError."""
+    watch: Callable[[Any, str, Exposure, float, int], Awaitable[tuple[list[Finding], int]]] | None = None
+    """Make the part of `probe` that is cheap enough to repeat: whatever it finds that is not ok is a fault. It returns how
+    many events wait at the platform and is given the number of the last time."""
+    url_check: Callable[[Any, str, str, float], WebhookRequest | None] = lambda account, url, value, now: None
+    """Return the platform's check of a webhook's URL with a value that the answer repeats, by the account's config, the
+    public URL, the value and the time; None if no events of the account arrive at a webhook."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -142,6 +150,13 @@ def _feishu_arrives(account: feishu.FeishuAccount, name: str, exposure: Exposure
         )
     webhook = f"webhook {_webhook(exposure)}/feishu/{name}"
     return Bilingual(f"app {app}, {webhook}", f"应用 {app}，{webhook}"), step
+
+
+def _feishu_url_check(account: feishu.FeishuAccount, url: str, value: str, now: float) -> WebhookRequest | None:
+    key, token = (it.get_secret_value().strip() for it in (account.encrypt_key, account.verification_token))
+    if feishu.listens(account, url):
+        return None
+    return url_check(value, key=key, token=token, now=datetime.fromtimestamp(now, UTC))
 
 
 def _telegram_arrives(account: telegram.TelegramAccount, name: str, exposure: Exposure) -> tuple[Bilingual, Bilingual]:
@@ -240,6 +255,8 @@ CHANNEL_TYPES: dict[str, ChannelType] = {
         example=feishu.example,
         address=lambda account: str(account.base_url),
         probe=lambda account, name, exposure, now: feishu_doctor.probe(account, name, exposure.server.public_url),
+        watch=lambda account, name, exposure, now, before: feishu_doctor.watch(account, name),
+        url_check=_feishu_url_check,
         bot_key="appId",
         bot_word="app",
         arrives=_feishu_arrives,
@@ -258,6 +275,9 @@ CHANNEL_TYPES: dict[str, ChannelType] = {
         address=lambda account: str(account.api_root),
         probe=lambda account, name, exposure, now: telegram_doctor.probe(
             account, name, exposure.server.public_url, now
+        ),
+        watch=lambda account, name, exposure, now, before: telegram_doctor.watch(
+            account, name, exposure.server.public_url, now, before
         ),
         bot_key="botToken",
         bot_word="bot",

@@ -4,6 +4,7 @@ The models of channels, tools, skills, providers and agents are next to the code
 references between sections; `load` reads the file.
 """
 
+import re
 from collections.abc import Collection, Iterable, Sequence
 from functools import cached_property
 from typing import Annotated, Literal
@@ -133,6 +134,28 @@ class LoggingConfig(Section):
     """`true` also logs messages and replies: for debugging only."""
 
 
+class WatchConfig(Section):
+    """The gateway's watch over itself, off unless `every` is set (docs/operate.md)."""
+
+    every: str | None = None
+    """The time between two checks of each account and model, such as `15m`, `6h` or `1d`; at least `1m`. Two misses in a
+    row notify the owners."""
+    model: bool = False
+    """`true` also asks the first model of each agent for one token, which costs money."""
+
+    @field_validator("every")
+    @classmethod
+    def _is_a_time(cls, value: str | None) -> str | None:
+        if value is not None and not re.fullmatch(r"[1-9][0-9]{0,3}[mhd]", value):
+            raise ValueError("expected a time such as 15m, 6h or 1d; at least 1m")
+        return value
+
+    @property
+    def seconds(self) -> float:
+        """Return the seconds between two rounds; 0 if the gateway does not watch itself."""
+        return float(self.every[:-1]) * {"m": 60, "h": 3_600, "d": 86_400}[self.every[-1]] if self.every else 0.0
+
+
 class ConsoleConfig(Section):
     """The operator's console (docs/layers.md)."""
 
@@ -203,6 +226,8 @@ class Config(Section):
     """The log, on standard error."""
     tracing: TracingConfig = TracingConfig()
     """Traces for OpenTelemetry."""
+    watch: WatchConfig = WatchConfig()
+    """The gateway's watch over itself."""
     console: ConsoleConfig = ConsoleConfig()
     providers: dict[str, ProviderConfig] = {}
     """Model providers, by the name before the slash of `provider/model`. A well-known one needs no block if its key is

@@ -9,6 +9,7 @@ import asyncio
 import hmac
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime, tzinfo
 from typing import Any
@@ -34,8 +35,10 @@ from channels.channel import (
 from channels.condition import ChannelState
 from gateway.config.exposure import operator_proof, sandboxed
 from gateway.http.bodies import Bodies, Unreadable
+from gateway.http.reach import recognised
 from gateway.http.request import ACCEPT_SECONDS, Guesses, problem, too_many, unavailable, unread
 from gateway.inbox.intake import Intake
+from gateway.later.watched import seen, watch_view
 from gateway.program import VERSION
 from gateway.state.runtime import Runtime
 from gateway.store.errors import DatabaseFault, StoreUnavailable, outage_of
@@ -111,8 +114,13 @@ class Readiness:
             models = setup.failing_models
             outages = {**failing, **{model: model_outage(kind, model) for model, kind in models.items()}}
             content |= {"version": VERSION, "queue": self.queue, "failingModels": models}
+            content |= {"watch": await watch_view(self._runtime), "answers": self._answers()}
             content["outages"] = {name: it.view for name, it in outages.items()}
         return content
+
+    def _answers(self) -> Mapping[str, float]:
+        metrics = self._runtime.metrics
+        return {**metrics.answer_seconds(self._runtime.now()), "lost": metrics.lost}
 
     async def _database_fault(self) -> DatabaseFault | None:
         async with self._probing:  # concurrent requests share one probe
@@ -169,6 +177,9 @@ class Door:
                 receipt: Receipt = target.answer_get(delivery, self._clock())
             else:
                 receipt = await self._receipt(target, delivery)
+            own = recognised(self._proof, receipt.body) if isinstance(receipt, AnsweredAtOnce) else None
+            if own is not None:  # the self-watch: nothing was heard from the platform
+                return Response(own, media_type="text/plain")
             if can(target, HasCondition):
                 target.condition.genuine()
             async with asyncio.timeout(ACCEPT_SECONDS):
@@ -251,6 +262,9 @@ class Door:
             if header and (wait := self._guesses.wait(request.scope)):
                 return too_many(wait)
             return Response(status_code=401, headers={"www-authenticate": "Bearer"})
+        self._metrics.answer_seconds(self._now())
+        with suppress(StoreUnavailable):
+            await seen(self._runtime)
         return Response(self._metrics.render(), media_type="text/plain; version=0.0.4")
 
     def _proves(self, request: Request) -> bool:

@@ -8,7 +8,7 @@ try.
 
 import asyncio
 import math
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
@@ -39,7 +39,7 @@ from gateway.program import program
 from gateway.state.runtime import Runtime
 from gateway.store.errors import StoreUnavailable
 from gateway.store.inbound import SAY, Inbound, inbound_of
-from gateway.store.later import FORGET, HANDOVER, RETENTION, Later, LaterState, Step
+from gateway.store.later import FORGET, HANDOVER, RETENTION, WATCH, Later, LaterState, Step
 from gateway.store.logins import PENDING
 from gateway.store.records import Lease, OutboxPart
 from gateway.store.sessions import agent_of, message_in, sender_of, session_key
@@ -59,6 +59,8 @@ CLOCK_SECONDS = 1.0
 NIGHT = "30 3 * * *"
 """The time at which turns that are too old are erased, in the zone of the server."""
 FORGET_SECONDS = 600.0
+UNWATCHED_SECONDS = 3600.0
+"""Seconds until a row of the self-watch is looked at again while another replica's config still has it."""
 RECALLED_MAX = 20
 """Most schedules that one log line names."""
 
@@ -73,7 +75,7 @@ class DueWatch:
         wanted: asyncio.Event,
         commands: ends.CommandEnds,
         logins: Logins,
-        privacy: Callable[[Later], None],
+        begins: Mapping[str, Callable[[Later], None]],
     ) -> None:
         self._runtime = runtime
         self._store = runtime.store
@@ -81,8 +83,8 @@ class DueWatch:
         self._wanted = wanted
         self._commands = commands
         self._logins = logins
-        self._privacy = privacy
-        """Begins an erasure whose row this worker has taken."""
+        self._begins = begins
+        """Functions by kind that begin the work of a row without a turn, once this worker has taken it."""
         self._handovers = Handovers().serve(runtime)
         self._latest = math.inf
         """The time of the last round; before the first one the clock's earlier value is unknown."""
@@ -143,8 +145,8 @@ class DueWatch:
     async def _begun(self, step: Step, lease: Lease | None) -> None:
         if step.later.kind == PENDING:
             self._logins.poll(step.later)
-        if step.later.kind in (FORGET, RETENTION):
-            self._privacy(step.later)
+        if begin := self._begins.get(step.later.kind):
+            begin(step.later)
         if step.later.kind == HANDOVER:
             await self._handovers.end_due(step.later)
         if step.only_looks:
@@ -175,18 +177,14 @@ class DueWatch:
         """Update the operator's rows to match the current config. Raises StoreUnavailable."""
         await self._handovers.adopt()
         rows = list(configured_rows(self._runtime.setup.config, self._runtime.now()))
+        now, every = self._runtime.now(), self._runtime.setup.config.watch.seconds
         if self._runtime.setup.config.retains:
-            night = Later(
-                id=RETENTION,
-                kind=RETENTION,
-                due=self._night(self._runtime.now()),
-                owner=None,
-                place="",
-                state="active",
-                body="",
-                since=self._runtime.now(),
-            )
-            await self._store.later.expect(night)
+            await self._store.later.expect(_own(RETENTION, self._night(now), now))
+        if every:
+            await self._store.later.expect(_own(WATCH, now + every, now))
+            await self._store.later.hasten(WATCH, now + every)
+        elif await self._store.later.of_id(WATCH):
+            await self._store.later.drop(WATCH)
         if rows or await self._store.later.configured():
             await self._store.later.configure(rows, adopted)
             self._wanted.set()
@@ -225,6 +223,9 @@ class DueWatch:
             return Step(later=row, next=now + AGAIN_SECONDS, state="active")
         if row.kind == RETENTION:
             return Step(later=row, next=self._night(now), state="active")
+        if row.kind == WATCH:
+            every = self._runtime.setup.config.watch.seconds or UNWATCHED_SECONDS
+            return Step(later=row, next=now + every, state="active")
         try:
             schedule = schedule_of(row)
             timing = schedule.timing(self._runtime.setup.config.server.zone)
@@ -290,9 +291,15 @@ class DueWatch:
         return replace(context, chat=replace(context.chat, kind="direct")) if is_direct else context
 
 
+def _own(kind: str, due: float | None, now: float) -> Later:
+    return Later(id=kind, kind=kind, due=due, owner=None, place="", state="active", body="", since=now)
+
+
 def _now_due(row: Later, now: float, config: Config) -> Later:
     if row.kind == HANDOVER:
         return replace(row, due=min(row.due or now, now + 3600 * config.handover.hours))
+    if row.kind == WATCH:
+        return replace(row, due=min(row.due or now, now + config.watch.seconds))
     if row.kind in (ends.KIND, PENDING, FORGET, RETENTION):
         return replace(row, due=min(row.due or now, now + ends.LOOK_SECONDS))
     try:

@@ -1,5 +1,6 @@
 """Prometheus metrics. Labels come from fixed sets or the config, never from ids or texts."""
 
+from collections import deque
 from collections.abc import Callable, Collection
 from functools import partial
 
@@ -11,6 +12,11 @@ from tools.policy import SERVERS, server_of
 
 TURN_SECONDS = (0.1, 0.3, 1, 3, 10, 30, 100, 300, 600)
 LAG_SECONDS = (0.001, 0.01, 0.03, 0.1, 0.3, 1, 3)
+ANSWERS_SECONDS, ANSWERS_MAX = 3600.0, 10_000
+"""The answers that the quantiles are of: those of the last hour, at most so many."""
+QUANTILES = {"p50": 0.5, "p95": 0.95}
+LOST_MAX = 1_000
+"""Lost messages that are remembered, so that each counts once."""
 
 
 class Metrics:
@@ -21,6 +27,9 @@ class Metrics:
         """The tools that are counted by name."""
         self.servers: Collection[str] = ()
         """The MCP servers of the config."""
+        self._answers: deque[tuple[float, float]] = deque(maxlen=ANSWERS_MAX)
+        self._lost: deque[int] = deque(maxlen=LOST_MAX)
+        self.lost = 0
         registry = self._registry = CollectorRegistry()
         self._make_counters(partial(Counter, registry=registry))
         self._make_gauges(partial(Gauge, registry=registry))
@@ -59,6 +68,8 @@ class Metrics:
         self.ambiguous = counter("clawgate_send_ambiguous", "Attempts that may have arrived.", ["channel"])
         self.dead = counter("clawgate_dead_letters", "Messages and parts given up.", ["kind"])
         """`message` or `part`."""
+        lost = "Accepted messages that were given up, or whose reply was, in whole or in part."
+        self._lost_total = counter("clawgate_lost", lost)
         self.fenced = counter("clawgate_fenced", "Lanes that lost their chat to another.")
         self.taken_over = counter("clawgate_chats_taken_over", "Chats taken up by a sweep.")
         due = "Runs of what was due without a message, by outcome."
@@ -74,6 +85,10 @@ class Metrics:
         self.oldest = gauge(
             "clawgate_oldest_unanswered_seconds", "Age of the oldest message that is neither answered nor given up."
         )
+        watched = "1 if the newest probe of the self-watch was answered, by account or by model."
+        self.watch_up = gauge("clawgate_watch_up", watched, ["account", "model"])
+        took = "From a message's acceptance to the last part of its answer, over the last hour."
+        self._answer_seconds = gauge("clawgate_answer_seconds", took, ["quantile"])
         self.inbox = gauge("clawgate_inbox_messages", "Messages that wait or are being answered, of all replicas.")
         self.outbox = gauge("clawgate_outbox_parts", "Reply parts that are still to be sent, of all replicas.")
 
@@ -89,6 +104,26 @@ class Metrics:
         server = server_of(result.tool)
         name = result.tool if result.tool in self.tools else SERVERS + server if server in self.servers else "other"
         self._tools.labels(name, "failed" if result.is_error else "ok").inc()
+
+    def answered(self, now: float, seconds: float) -> None:
+        """Record how long a person waited for the whole of an answer."""
+        self._answers.append((now, seconds))
+
+    def answer_seconds(self, now: float) -> dict[str, float]:
+        """Return the median and the 95th percentile of the last hour; empty without an answer in it."""
+        recent = sorted(seconds for at, seconds in self._answers if now - at < ANSWERS_SECONDS)
+        found = {name: recent[int(share * (len(recent) - 1))] for name, share in QUANTILES.items()} if recent else {}
+        self._answer_seconds.clear()
+        for name, seconds in found.items():
+            self._answer_seconds.labels(str(QUANTILES[name])).set(seconds)
+        return found
+
+    def lose(self, turn: int) -> None:
+        """Count a message that was given up, or whose reply was; each once."""
+        if turn not in self._lost:
+            self._lost.append(turn)
+            self.lost += 1
+            self._lost_total.inc()
 
     def render(self) -> bytes:
         return generate_latest(self._registry)

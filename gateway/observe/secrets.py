@@ -217,6 +217,11 @@ def redacted(text: str) -> str:
     return _TOKEN.sub(lambda word: REDACTED if looks_secret(word[0]) else word[0], known)
 
 
+def presentable(scrubber: "Scrubber") -> Callable[[str], str]:
+    """Return a function that makes one printable line of a text by others, such as a platform's, without secrets."""
+    return lambda text: redacted(scrubber.scrub("".join(filter(str.isprintable, " ".join(text.split())))))
+
+
 def looks_secret(word: str) -> bool:
     """Return whether a word has a known shape, or mixes upper case, lower case and digits as only random words do."""
     if _KNOWN.search(word):

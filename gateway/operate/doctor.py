@@ -30,7 +30,7 @@ from gateway.config.load import Loaded
 from gateway.config.root import Config
 from gateway.config.serving import ServingRecord
 from gateway.config.warnings import advice
-from gateway.observe.secrets import Scrubber, redacted, secrets_of
+from gateway.observe.secrets import Scrubber, presentable, secrets_of
 from gateway.operate.mcp import probe as probe_server
 from gateway.operate.mcp import probe_runner
 from gateway.operate.report import report
@@ -73,12 +73,7 @@ async def examine(
     """Run the `wanted` probes and return their findings in order."""
     chosen = [it for it in _probes(loaded, serving, now, free) if wanted(it[0])]
     results = await asyncio.gather(*(_bounded(check, probe, seconds) for check, probe in chosen))
-    scrub = Scrubber(secrets_of(loaded.config)).scrub
-
-    def shown(text: str) -> str:
-        # Names of platforms and models are untrusted.
-        return redacted(scrub("".join(filter(str.isprintable, " ".join(text.split())))))
-
+    shown = presentable(Scrubber(secrets_of(loaded.config)))
     return [it.cleaned(shown) for findings in results for it in findings]
 
 
@@ -96,14 +91,19 @@ async def _bounded(check: str, probe: Probe, seconds: float) -> Sequence[Finding
     try:
         async with asyncio.timeout(seconds):
             return await probe()
-    except TimeoutError:
+    except Exception as error:  # noqa: BLE001 - one probe that breaks must not hide what the others found
+        return [broken(check, error, seconds)]
+
+
+def broken(check: str, error: Exception, seconds: float) -> Finding:
+    """Return the finding on a probe that ended with an error, or not within these seconds."""
+    if isinstance(error, TimeoutError):
         message = Bilingual(f"no answer within {seconds:.0f} s", f"{seconds:.0f} 秒内没有应答")
         fix = Bilingual("is the network slow, or a server ill?", "是否网络太慢，或服务器出了故障？")
-        return [Finding(check, "error", message, fix)]
-    except Exception as error:  # noqa: BLE001 - one probe that breaks must not hide what the others found
-        name = type(error).__name__
-        fix = Bilingual("please report this, with the probe's name", "请反馈此问题，并附上检查项的名称")
-        return [Finding(check, "error", Bilingual(f"could not be tried ({name})", f"无法检查（{name}）"), fix)]
+        return Finding(check, "error", message, fix)
+    name = type(error).__name__
+    fix = Bilingual("please report this, with the probe's name", "请反馈此问题，并附上检查项的名称")
+    return Finding(check, "error", Bilingual(f"could not be tried ({name})", f"无法检查（{name}）"), fix)
 
 
 def _probes(

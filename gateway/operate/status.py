@@ -1,20 +1,23 @@
 """The state of the serving gateway: the lines of `status`, and the findings for `doctor`."""
 
 import asyncio
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from agents.language import Language
 from agents.providers.catalog import lacks_key
 from channels.bilingual import NO_WORDS, Bilingual, Finding, Outage, Status
+from channels.channel import WebhookRequest
 from channels.condition import ChannelState
 from channels.wire import mapping, text
-from gateway.config.channels import configured
+from gateway.config.channels import Account, configured
 from gateway.config.exposure import exposure, operator_proof
 from gateway.config.load import Loaded
+from gateway.config.root import Config
 from gateway.config.serving import ServingRecord
 from gateway.config.warnings import advice
-from gateway.http.reach import readiness_at, unreachable_at
+from gateway.http.reach import led, readiness_at, unreachable_at, unverified_at
 from gateway.observe.terminal import printable
 from gateway.operate.sessions import handed_over
 from gateway.program import VERSION, program
@@ -151,16 +154,30 @@ async def beside(loaded: Loaded, serving: ServingRecord | None = None) -> list[F
         return [Finding("gateway", "ok", message)]
     findings = [*_gateway(answer, server.address), *_channels(answer), *_failing(answer)]
     findings += [it for it in _config(mapping(answer, "config")) if it.status == "warning"]
+    findings += _watched(answer)
     if server.public_url is not None:
         reason = await unreachable_at(server.public_url, text(mapping(answer, "config"), "version"))
-        fix = Bilingual(
-            f"let the name and the proxy lead to {server.address}, and try it from outside, too",
-            f"请让域名和代理指向 {server.address}，并从外部再试一次",
-        )
-        result = reason or Bilingual("leads to this gateway", "指向此网关")
-        message = Bilingual(f"{server.public_url}: {result}", f"{server.public_url}：{result.zh}")
-        findings.append(Finding("publicUrl", "error" if reason else "ok", message, fix if reason else NO_WORDS))
+        findings.append(led(server.address, server.public_url, reason))
+        if not reason and "version" in answer:
+            checks = [await delivered(loaded.config, it, time.time()) for it in configured(loaded.config.channels)]
+            findings += [it for it in checks if it and it.status != "ok"]
     return findings
+
+
+async def delivered(config: Config, account: Account, now: float) -> Finding | None:
+    """Return the finding on a delivery like the platform's, sent to an account through the public address; None if its
+    events do not arrive there."""
+    url, proof, kind = config.server.public_url, operator_proof(config), account.kind
+    if not url or not proof or kind.url_check(account.config, url, "", now) is None:
+        return None
+
+    def check(value: str) -> WebhookRequest:
+        found = kind.url_check(account.config, url, value, now)
+        assert found is not None
+        return found
+
+    reason = await unverified_at(url, f"/webhooks/{kind.name}/{account.name}", proof, check)
+    return led(config.server.address, f"{url}/webhooks/{kind.name}/{account.name}", reason)
 
 
 def _gateway(answer: Mapping[str, Any], address: str) -> Iterator[Finding]:
@@ -272,6 +289,18 @@ def _failing(answer: Mapping[str, Any], models: Sequence[str] | None = None) -> 
     for model, kind in mapping(answer, "failingModels").items():
         if models is None or model in models:
             yield _outage(answer, model, kind).finding("model", model)
+
+
+def _watched(answer: Mapping[str, Any]) -> Iterator[Finding]:
+    """Yield what the self-watch misses."""
+    watched = mapping(answer, "watch")
+    for name in (it for it in watched if mapping(watched, it).get("misses")):
+        view, since = mapping(watched, name), text(mapping(watched, name), "since")
+        reason, fix = (Bilingual(text(view, it), text(mapping(view, "zh"), it)) for it in ("reason", "fix"))
+        message = Bilingual(
+            f"{name} has not answered since {since}: {reason}", f"{name} 自 {since} 起没有应答：{reason.zh}"
+        )
+        yield Finding("watch", "error", message, fix)
 
 
 def _queue(answer: Mapping[str, Any]) -> Iterator[Finding]:

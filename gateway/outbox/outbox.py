@@ -142,6 +142,7 @@ class Outbox:
                     if gone and self._on_gone is not None:
                         await self._on_gone(part, reason)
                     self._runtime.metrics.dead.labels("part").inc()
+                    self._runtime.metrics.lose(part.turn)
                     return await _recorded(partial(self._store.failed, lease, part, reason))
                 case Postponed(seconds=seconds, ambiguous=ambiguous):
                     due, asked = now() + seconds, seconds

@@ -253,6 +253,8 @@ class ModelTrouble:
     _untold: dict[str, Finding] = field(default_factory=dict)
     _readers: dict[str, set[str]] = field(default_factory=dict)
     """The owners who have read a model's failure in their own answer."""
+    told: set[str] = field(default_factory=set)
+    """The models whose failure was passed on, until they answer."""
 
     def failed(self, model: str, fault: Finding) -> None:
         """Record a failure that ended a turn whose user is not an owner."""
@@ -264,11 +266,13 @@ class ModelTrouble:
     def answered(self, model: str) -> None:
         self._untold.pop(model, None)
         self._readers.pop(model, None)
+        self.told.discard(model)
 
     def untold(self) -> Iterator[tuple[str, Finding, Collection[str]]]:
         """Yield each model with its failure and the owners who know of it; once per failure."""
         while self._untold:
             model, fault = self._untold.popitem()
+            self.told.add(model)
             yield model, fault, self._readers.get(model, ())
 
 

@@ -39,6 +39,7 @@ from gateway.store.records import (
     SentPart,
     SessionMark,
     SessionState,
+    Spent,
     StoredAnswer,
     Work,
     month_of,
@@ -120,6 +121,11 @@ class Store(StoreEngine):
         first, second, third = (*scopes, "", "", "")[:3]
         names = {"day": day, "month": month_of(day), "first": first, "second": second, "third": third}
         return [ScopeUsage(**row) for row in await self._rows(sql.USAGE, names)]
+
+    async def spend(self, spent: Spent) -> None:
+        """Count usage that is no turn's."""
+        for row in spent.rows:
+            await self._rows(sql.SPEND, row)
 
     async def claim_warning(self, scope: str, period: str, turn: int) -> bool:
         """Return whether this turn's answer carries the budget warning of the scope for the period. Idempotent per

@@ -64,6 +64,17 @@ def account_of(
     return BudgetAccount(runtime=runtime, payers=payers, allowed=allowed, zone=config.server.zone, turn=turn)
 
 
+def agent_account(runtime: Runtime, agent: str, answers: Sequence[AssistantMessage]) -> "BudgetAccount | None":
+    """Return the account of requests that are no turn's, for the agent alone; None if agents have no budget."""
+    config = runtime.setup.config
+    payers: dict[Payer, str] = {"agent": f"agent:{agent}"}
+    if not config.budgets.agent.is_set:
+        return None
+    allowed: dict[Payer, BudgetConfig] = {"agent": config.budgets.agent}
+    zone, counted = config.server.zone, list(answers)
+    return BudgetAccount(runtime=runtime, payers=payers, allowed=allowed, zone=zone, turn=0, answers=counted)
+
+
 @dataclass(kw_only=True, slots=True)
 class BudgetAccount:
     """The budget of one turn (`agents.turn.Budget`). `payers` are the scopes that its requests count towards, in the

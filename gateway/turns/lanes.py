@@ -19,7 +19,7 @@ from gateway.state.runtime import Drained, Lane, Runtime, Stopped
 from gateway.store.errors import Fenced, Revised, StoreUnavailable
 from gateway.store.inbound import inbound_of, is_readable
 from gateway.store.records import Acceptance, Delivery, Lease, OutboxPart, Work
-from gateway.store.sessions import conversation, is_control, task_of
+from gateway.store.sessions import conversation, is_control, is_saying, task_of
 from gateway.store.store import Backlog
 from gateway.turns.batch import asks_beside
 from gateway.turns.history import Histories
@@ -246,8 +246,13 @@ class Lanes:
         if crashes:
             first, *others = work.waiting
             work = replace(work, waiting=[replace(first, attempts=first.attempts + crashes), *others])
-        for number, part in enumerate(await self._run(lane, work)):
-            if await self._outbox.deliver(lane.lease, part, queued=not number):
+        parts = await self._run(lane, work)
+        for number, part in enumerate(parts, start=1):
+            released = await self._outbox.deliver(lane.lease, part, queued=number == 1)
+            if number == len(parts) and not is_saying(lane.lease.sid):
+                now = self._runtime.now()
+                self._runtime.metrics.answered(now, max(0.0, now - work.waiting[0].at))
+            if released:
                 return True
         return False
 

@@ -495,6 +495,7 @@ class Finish:
             await self._store.finish(lease, [final], [], at=at, dead=True, layers=layers, task=task)
             log.error("message_unreadable", turn=message.turn, session=lease.sid)
             self._runtime.metrics.dead.labels("message").inc()
+            self._runtime.metrics.lose(message.turn)
         return []
 
     def _with_bill(self, ending: Ending, inbound: Inbound, work: Work) -> Ending:
@@ -519,6 +520,7 @@ class Finish:
             metrics.failures.labels(ending.reason).inc()
         if ending.dead:
             metrics.dead.labels("message").inc()
+            metrics.lose(turn)
         spoken = {"reply": ending.reply.shown} if self._runtime.setup.config.logging.content else {}
         log.info(
             "turn_finished",

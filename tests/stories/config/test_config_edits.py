@@ -67,6 +67,7 @@ TOP_LEVEL: dict[str, tuple[Any, set[tuple[str, str]]]] = {
     "budgets": ({"sender": {"tokensPerDay": 10_000_000}}, set()),
     "rates": ({"sender": "1000/1m"}, set()),
     "console": ({"keepDays": 3}, set()),
+    "watch": ({"every": "6h", "model": True}, set()),
 }
 """Of each key a value to set it to, and the channels that are made of it."""
 BENEATH: dict[str, tuple[Callable[[Document], object], set[tuple[str, str]]]] = {

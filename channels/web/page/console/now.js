@@ -19,6 +19,7 @@ export const now = {
     headline(faultsOf(state)),
     state.waiting && section(word("waitsForYou"), waiting(state.waiting)),
     section(word("channels"), channels(state.channels)),
+    Object.keys(state.watch).length > 0 && section(word("selfWatch"), watched(state.watch)),
     section(word("gateway"), gateway(state)),
   ],
 };
@@ -32,7 +33,10 @@ function faultsOf(state) {
     .filter(([, { state: link }]) => !["ok", "starting"].includes(link))
     .map(([label, { state: link }]) => [word("channelDown", { name: label, state: word(`channel_${link}`) }), null]);
   const models = Object.keys(state.failingModels).map((model) => [word("modelFails", { model, why: said(state.outages[model]) }), null]);
-  return [...failing, ...config, ...restart, ...channels, ...models];
+  const watched = Object.entries(state.watch)
+    .filter(([label, { misses }]) => misses > 1 && (state.channels[label]?.state ?? "ok") === "ok" && !(label in state.failingModels))
+    .map(([label, it]) => [word("watchMissed", { name: label, why: said(it) }), null]);
+  return [...failing, ...config, ...restart, ...channels, ...models, ...watched];
 }
 
 /** Why something is not well, and the next step, in the page's language. */
@@ -69,13 +73,25 @@ function channels(found) {
   })));
 }
 
-function gateway({ version, ready, queue, config, sandbox, failingModels }) {
+function watched(found) {
+  const columns = [["name", word("watched")], ["missed", word("missed")], ["since", word("since")], ["reason", word("reasonAndFix"), "wide"]];
+  return table(word("selfWatch"), columns, Object.entries(found).map(([label, it]) => ({
+    name: name(label),
+    missed: badge(it.misses > 1 ? "bad" : it.misses ? "warn" : "good", number(it.misses)),
+    since: it.since ? when(Date.parse(it.since) / 1000) : "",
+    reason: it.misses ? element("span", { dir: "auto" }, said(it)) : "",
+  })));
+}
+
+function gateway({ version, ready, queue, answers, config, sandbox, failingModels }) {
   return facts([
     [word("version"), name(version)],
     [word("ready"), badge(ready ? "good" : "bad", word(ready ? "yes" : "no"))],
     [word("toAnswer"), number(queue.messages)],
     [word("toSend"), number(queue.parts)],
     [word("oldestWaits"), queue.oldestSeconds ? seconds(queue.oldestSeconds) : "–"],
+    [word("answerTime"), answers.p50 === undefined ? "–" : `${seconds(answers.p50)} · ${seconds(answers.p95)}`],
+    [word("lost"), number(answers.lost)],
     [word("configVersion"), name(config.version)],
     [word("sandbox"), sandbox ? name(sandbox) : null],
     [word("failingModels"), Object.keys(failingModels).length ? name(Object.keys(failingModels).join(", ")) : null],
