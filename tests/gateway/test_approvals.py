@@ -254,6 +254,31 @@ def visible_text(approval: Approval) -> str:
     return str(json.loads(approval.request)["text"])
 
 
+def test_approval_that_waits_is_cancelled_by_asker_or_approver_alone() -> None:
+    """Once it is decided, it is work like any other, which everybody in the chat may stop."""
+    house = Machine()
+    house.call(replica=0, session="agent:helper:feishu:default:c", command="ls", crash=False)
+    (approval,) = house.rows()
+    asker = replace(OTHER, channel="telegram", sender=replace(OTHER.sender, id="7"))
+    approved = replace(approval, state="approved")
+    for found, may in ((approval, [True, True, False]), (approved, [True, True, True])):
+        assert [house.replicas[0].may_cancel(found, it) for it in (asker, BOSS, OTHER)] == may
+    house.teardown()
+
+
+def test_approval_that_is_late_is_expired_whoever_gives_it() -> None:
+    """The watch may not have looked yet."""
+    house = Machine()
+    house.call(replica=0, session="agent:helper:feishu:default:c", command="ls", crash=False)
+    house.clocks(seconds=90_000.0, both=True)
+    (approval,) = house.rows()
+    assert approval.state == "pending"
+    by = Decider(person=f"feishu:{BOSS.sender.id}", surface="s", turn=9)
+    won, found = house.do(house.replicas[0].decide(approval, "allow-once", by))
+    assert (won, found.state) == (False, "expired")
+    house.teardown()
+
+
 TestMachine = pytest.mark.filterwarnings("ignore")(Machine.TestCase)
 TestMachine.settings = settings(stateful_step_count=25)
 

@@ -27,6 +27,7 @@ from gateway.outbox.outbox import (
 from gateway.outbox.reply import reply_parts
 from gateway.state.ending import Reply
 from gateway.store.records import Delivery, Entry, NewPart, OutboxPart
+from gateway.store.sessions import chat_named, saying_session
 from gateway.store.sqlite import SqliteStore
 from tests.gateway.runtimes import runtime
 from tests.tools.bench import CALL
@@ -96,7 +97,7 @@ CLAIMED = replace(UNSENT, ambiguous=1)
 """Of a process that died: whether it had begun is on record only where the platform recognises no repetition."""
 BEGUN = replace(CLAIMED, attempt_started_at=1_000.0)
 HOURS_LATER = 1_000.0 + 7_200
-GIVEN_UP_AFTER = 1_000.0 + 10_001
+GIVEN_UP_AFTER = 1_000.0 + 10_000
 
 
 @pytest.mark.parametrize(
@@ -136,6 +137,8 @@ async def test_outbox_outcome_of_every_send_failure_and_kill(
         assert result.ambiguous == (error is MAYBE)
     if isinstance(error, RateLimited):
         assert result == Postponed(seconds=7)
+    if isinstance(result, GivenUp):  # a message that is gone says nothing of its chat
+        assert result.gone == (isinstance(error, Gone) and part is PART)
     assert ("clawgate_reply_parts_total{" in metrics) == (expected is not RecordStart)
 
 
@@ -208,4 +211,52 @@ async def test_outbox_backoff_survives_a_clock_set_back(tmp_path: Path, restarte
     assert attempts == 2
     with closing(sqlite3.connect(tmp_path / "x.db")) as database:  # the first is on record: a kill does not forget it
         assert database.execute("SELECT attempts FROM outbox").fetchall() == [(1,)]
+    await store.close()
+
+
+async def test_outbox_start_is_recorded_before_each_attempt(tmp_path: Path) -> None:
+    """Where the platform recognises no repetition: a kill during the second attempt is in doubt as during the first."""
+    made = list[str]()
+
+    async def attempt(part: OutboxPart) -> Report:
+        if not part.begun:
+            made.append("start")
+            return RecordStart()
+        made.append("send")
+        return Delivered(message_id="m") if "send" in made[:-1] else Postponed(seconds=0.0)
+
+    store = SqliteStore(tmp_path / "x.db")
+    outbox = Outbox(runtime(store, now=lambda: 1.0, limits=LimitsConfig(), channels={}), attempt=attempt)
+    lease = (
+        await store.accept(Delivery(sid="s", dedupe=("a",), body="b", at=1.0), pending_max=9, sender_max=9, claim=True)
+    ).lease
+    assert lease is not None
+    entries = [Entry(turn=1, kind="final", content="{}")]
+    (part,) = await store.finish(lease, entries, [NewPart(key="k", payload="p")], at=1.0)
+    await outbox.deliver(lease, part)
+    assert made == ["start", "send"] * 2
+    await store.close()
+
+
+async def test_outbox_part_recalled_behind_a_reply_is_not_sent(tmp_path: Path) -> None:
+    """What an agent says beside a turn waits for the replies of its chat."""
+    made = list[str]()
+
+    async def attempt(part: OutboxPart) -> Report:
+        made.append(part.key)
+        return Delivered(message_id="m")
+
+    store = SqliteStore(tmp_path / "x.db")
+    outbox = Outbox(runtime(store, now=lambda: 1.0, limits=LimitsConfig(), channels={}), attempt=attempt)
+    delivery = Delivery(sid=saying_session("s"), dedupe=("a",), body="b", at=1.0)
+    lease = (await store.accept(delivery, pending_max=9, sender_max=9, claim=True)).lease
+    assert lease is not None
+    entries = [Entry(turn=1, kind="final", content="{}")]
+    (part,) = await store.finish(lease, entries, [NewPart(key="k", payload="p")], at=1.0)
+    outbox._urgent[chat_named(lease.sid)] = 1
+    sending = asyncio.create_task(outbox.deliver(lease, part, queued=True))
+    await store.failed(lease, part, "recalled")
+    outbox._urgent.clear()
+    assert not await sending
+    assert made == []
     await store.close()

@@ -59,6 +59,16 @@ UNUSED = "no alias (*…) refers to this anchor (&…) — put text that begins 
 MERGES = "<< takes a mapping or a list of mappings, such as *name"
 
 
+def deep(levels: int) -> str:
+    """A value behind an alias, so many levels below the top."""
+    return "a: &x " + "[" * 40 + "]" * 40 + "\nb: " + "[" * (levels - 41) + "*x" + "]" * (levels - 41)
+
+
+def repeated(values: int) -> str:
+    """So many values that come of aliases."""
+    return "a: &x [" + "1, " * 99 + "]\nb: &y 1\nc: [" + "*x, " * (values // 100) + "*y, " * (values % 100) + "*y]\n"
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
@@ -104,6 +114,9 @@ MERGES = "<< takes a mapping or a list of mappings, such as *name"
          ["1:12: a.c: tags (!…) are not allowed — put text that begins with ! in quotes"]),
         ("a: &x " + "[" * 40 + "]" * 40 + "\nb: " + "[" * 40 + "*x" + "]" * 40,
          ["2:44: nested deeper than 64 levels"]),
+        (deep(65), ["2:28: nested deeper than 64 levels"]),
+        (f"a: {'9' * 301}\n", ["1:4: a: a number with too many digits — put it in quotes if it is text"]),
+        ("a: &x 1\nb: @c\n", ["2:4: found character '@' that cannot start any token — put the text in quotes"]),
     ],
 )  # fmt: skip
 def test_what_is_refused_is_refused_with_its_place(text: str | bytes, expected: list[str]) -> None:
@@ -116,7 +129,10 @@ def test_a_file_full_of_mistakes_ends_with_a_count() -> None:
     assert complaints[-1] == "config.yaml:101:7: 50 more problems from here on"
 
 
-@pytest.mark.parametrize("text", [b"a: 1\n" + b"#" * (1_048_576 - 5), "[" * 64 + "]" * 64])
+BARELY = [b"a: 1\n" + b"#" * (1_048_576 - 5), "[" * 64 + "]" * 64, deep(64), f"a: {'9' * 300}\n", repeated(9_999)]
+
+
+@pytest.mark.parametrize("text", BARELY)
 def test_what_is_just_not_too_much_is_read(text: str | bytes) -> None:
     assert data_of(text)
 

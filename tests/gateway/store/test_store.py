@@ -280,6 +280,46 @@ async def test_a_message_can_be_read_again_until_its_row_is_gone(store: Store) -
     assert await store.bodies("chat", turn) == {}
 
 
+async def test_inbox_limit_counts_people_and_gives_commands_as_many_again(store: Store) -> None:
+    await store.sends.queue(replace(message(1), internal=True))
+    numbers = iter(range(2, 10))
+
+    async def refused(sid: str) -> bool:
+        delivery = message(next(numbers), sid=sid, sender="f:d:ou_1")
+        return (await store.accept(delivery, pending_max=2, sender_max=2, claim=False)).overflow
+
+    assert [await refused("chat") for _ in range(3)] == [False, False, True]
+    assert [await refused("aside:chat") for _ in range(2)] == [False, True]
+
+
+async def test_inbox_limit_leaves_the_key_of_a_program_free(store: Store) -> None:
+    """It retries on purpose, with the same key."""
+    lease = await leased(store)
+    again = replace(message(2), repeatable=True)
+    for waits, overflow in ((1, True), (2, False)):
+        accepted = await store.accept(again, pending_max=waits, sender_max=9, claim=True)
+        assert (accepted.turn is not None, accepted.overflow) == (True, overflow)
+    assert len((await work_of(store, lease)).waiting) == 2
+
+
+async def test_lease_that_is_not_taken_begins_no_turn(store: Store) -> None:
+    """A worker that is being stopped has room for a turn, and leaves it to others."""
+    await store.accept(message(1), pending_max=9, sender_max=9, claim=False, begin=True)
+    lease = (await accept(store, 2)).lease
+    assert lease
+    assert (await work_of(store, lease)).begun == 0
+
+
+async def test_stop_by_a_message_does_not_stop_its_own_turn(store: Store) -> None:
+    accepted = await accept(store, 1, interrupts=True)
+    assert accepted.lease
+    assert accepted.turn
+    work = await work_of(store, accepted.lease)
+    assert work.stopped == accepted.turn
+    part = NewPart(key="k", payload="p")
+    assert await store.finish(accepted.lease, step(accepted.turn, "final"), [part], at=1.0, revision=work.revision)
+
+
 async def test_rate_limit_burst_gets_one_note(store: Store) -> None:
     await leased(store, 1)
     acceptances = [await accept(store, number, pending_max=2) for number in (2, 3, 4, 5)]

@@ -93,6 +93,8 @@ async def test_speech_mirrors_a_voice_message_after_the_text(tmp_path: Path, pla
         assert "https://example.com" in str(answer)
         assert sound == OPUS + SPOKEN.encode()
         assert (speech.spoken, speech.refused) == ([SPOKEN], [])
+        attempts: Any = it.house.gateway.lanes._outbox._attempt
+        assert attempts.__self__._spoken_files == {}  # what was sent is kept in the database alone
 
 
 @PLATFORMS
