@@ -9,12 +9,14 @@ import pytest
 
 from channels.moment import day
 from gateway.config.load import load
+from gateway.config.root import WatchConfig
 from gateway.later.watched import Watched, seen, seen_in
 from gateway.operate.doctor import examine
 from gateway.store.errors import StoreUnavailable
 from gateway.store.later import WATCH
 from tests.chaos.replica import free_port
 from tests.emulators.models.script import says
+from tests.emulators.telegram.delivery import Pending
 from tests.emulators.telegram.emulator import TelegramEmulator
 from tests.loopback import serve_on_loopback
 from tests.running import ALICE, SECRETS, Running, client, feishu_emulator, running
@@ -223,6 +225,40 @@ async def test_self_watch_sees_where_telegram_delivers(
         assert says_ in found.reason[0]
         assert found.misses == 2
         assert found.told == "told"
+
+
+async def test_self_watch_sees_that_more_and_more_updates_wait(tmp_path: Path) -> None:
+    telegram = TelegramEmulator()
+    more = 'owners: ["telegram:4711"]\nwatch: { every: 15m }\nserver: { publicUrl: "https://bot.example.com" }'
+    async with bot(tmp_path, telegram, mode="webhook", more=more) as house:
+        await house.until(lambda: telegram.webhook.url)
+        misses = []
+        for _ in range(3):  # as long as it only stays late, Telegram reports no failure
+            update = telegram.text_update("hello", chat=telegram.private())
+            telegram.pending.append(Pending(update=update, since=telegram.now()))
+            misses.append((await look(house))["telegram:default"].misses)
+        found = (await look(house))["telegram:default"]
+        assert (misses, found.misses) == ([0, 1, 2], 0)  # which no longer grows
+
+
+@pytest.mark.parametrize("every", ["0m", "30s", "15", "1.5h", "every 15m"])
+def test_self_watch_interval_is_a_minute_or_more(every: str) -> None:
+    with pytest.raises(ValueError, match="expected a time such as 15m, 6h or 1d; at least 1m"):
+        WatchConfig(every=every)
+
+
+async def test_self_watch_leaves_to_the_channel_what_it_reports(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gateway.app.health.LOOK_SECONDS", 0.02)
+    emulator = feishu_emulator()
+    emulator.app_secret = "another"
+    async with running(tmp_path, more=OWNED, emulator=emulator) as house:
+        states = house.gateway.runtime.channel_states
+        await house.until(lambda: states()["feishu", "default"].is_bad)
+        await look(house)
+        found = (await look(house))["feishu:default"]
+        assert (found.misses, found.told) == (2, "")
 
 
 async def test_self_watch_asks_each_first_model_for_one_token(tmp_path: Path) -> None:
