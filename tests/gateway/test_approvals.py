@@ -254,10 +254,61 @@ def visible_text(approval: Approval) -> str:
     return str(json.loads(approval.request)["text"])
 
 
+HELPER = "agent:helper:feishu:default:c"
+
+
+def approved_one(house: Machine) -> Approval:
+    house.call(replica=0, session=HELPER, command="ls", crash=False)
+    (approval,) = house.rows()
+    by = Decider(person=f"feishu:{BOSS.sender.id}", surface="s", turn=9)
+    found: Approval = house.do(house.replicas[0].decide(approval, "allow-once", by))[1]
+    assert found.state == "approved"
+    return found
+
+
+def test_approval_whose_call_never_ended_is_closed_after_an_hour() -> None:
+    """Its process died, and nobody is told. What was asked again is forgotten once it is settled."""
+    house = Machine()
+    service, approval = house.replicas[0], approved_one(house)
+    call = Call(id=call_id(approval), key=f"t:{call_id(approval)}", message=BOSS, session=HELPER)
+    house.do(house.gate(0, HELPER, approval).admit(request("ls"), call))
+    house.call(replica=0, session=HELPER, command="pwd", crash=False)
+    house.round(replica=0)
+    assert ([it.state for it in house.rows()], len(service._repeated)) == (["spawned", "pending"], 1)
+    house.clocks(seconds=7_200.0, both=True)
+    for _ in range(2):
+        house.round(replica=0)
+    assert ([it.state for it in house.rows()], len(service._repeated)) == (["interrupted", "expired"], 0)
+    house.teardown()
+
+
+@pytest.mark.parametrize(("again", "code"), [(False, "EXEC_BINDING_MISMATCH"), (True, "EXEC_APPROVAL_PENDING")])
+def test_approval_is_for_one_call_as_it_is_stored(again: bool, code: str) -> None:
+    """A row that was changed in the database allows nothing; a second call of the turn is asked for anew."""
+    house = Machine()
+    approval = approved_one(house)
+    changed = "UPDATE approval SET request = replace(request, 'ls', 'rm') WHERE :again = 0"
+    house.do(house.store.write(lambda it: run(it, changed, again=int(again)).rowcount))
+    id_ = "another" if again else call_id(approval)
+    call = Call(id=id_, key=f"t:{id_}", message=BOSS, session=HELPER)
+    with pytest.raises(ToolError) as refused:
+        house.do(house.gate(0, HELPER, approval).admit(request("ls"), call))
+    assert refused.value.code == code
+    house.teardown()
+
+
+def test_approval_audit_says_once_that_a_person_is_muted() -> None:
+    house = Machine()
+    tries = [house.do(house.store.approvals.count_wrong(Decider(person="p", turn=it), at=1.0)) for it in range(12)]
+    assert tries == [False] * 10 + [True] * 2
+    assert [it.after for it in house.audit()] == [""] * 9 + ["muted"]
+    house.teardown()
+
+
 def test_approval_that_waits_is_cancelled_by_asker_or_approver_alone() -> None:
     """Once it is decided, it is work like any other, which everybody in the chat may stop."""
     house = Machine()
-    house.call(replica=0, session="agent:helper:feishu:default:c", command="ls", crash=False)
+    house.call(replica=0, session=HELPER, command="ls", crash=False)
     (approval,) = house.rows()
     asker = replace(OTHER, channel="telegram", sender=replace(OTHER.sender, id="7"))
     approved = replace(approval, state="approved")
@@ -269,7 +320,7 @@ def test_approval_that_waits_is_cancelled_by_asker_or_approver_alone() -> None:
 def test_approval_that_is_late_is_expired_whoever_gives_it() -> None:
     """The watch may not have looked yet."""
     house = Machine()
-    house.call(replica=0, session="agent:helper:feishu:default:c", command="ls", crash=False)
+    house.call(replica=0, session=HELPER, command="ls", crash=False)
     house.clocks(seconds=90_000.0, both=True)
     (approval,) = house.rows()
     assert approval.state == "pending"
