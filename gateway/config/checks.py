@@ -425,6 +425,7 @@ def _matched(config: Config) -> Iterator[tuple[Key, str]]:
 
 
 def _addressed(config: Config) -> Iterator[tuple[Key, str]]:
+    yield ("handover", "to"), config.handover.to
     yield from ((("hooks", name, "to"), hook.to) for name, hook in config.hooks.items())
     yield from ((("schedules", index, "to"), it.to) for index, it in enumerate(config.schedules))
     yield from ((("approvals", "surfaces", index), it) for index, it in enumerate(config.approvals.surfaces))

@@ -218,6 +218,21 @@ def test_a_webhook_account_without_its_secret_is_refused(tmp_path: Path, account
     assert [line.removeprefix("config.yaml:").rsplit(": missing", 1)[0] for line in found] == keys
 
 
+@pytest.mark.parametrize(
+    ("section", "problem"),
+    [
+        ("hours: 4", "to: missing: the on-call chat, such as feishu:oc_team, or remove the section"),
+        ("to: 'web:x'", "to: expected a chat on Feishu or Telegram, such as feishu:oc_team"),
+        ("to: 'telegram:-1'", "to: no channel 'telegram' is configured; there is: feishu, web"),
+        ("to: 'feishu:ou_0123456789abcdef0123456789abcdef'", "to: is the example's id, which may be a stranger's"),
+    ],
+)
+def test_an_on_call_chat_that_nobody_could_answer_in_is_refused(tmp_path: Path, section: str, problem: str) -> None:
+    channels = "channels: { web: {}, feishu: { appId: cli_1, appSecret: s } }"
+    (found,) = lines(tmp_path, f"{AGENT}{channels}\nhandover: {{ {section} }}\n")
+    assert found.partition(" handover.")[2].startswith(problem), found
+
+
 def test_all_mistakes_come_at_once_in_the_order_of_the_file(tmp_path: Path) -> None:
     text = """\
     server: { port: high, bogus: 1 }

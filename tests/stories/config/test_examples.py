@@ -28,6 +28,7 @@ MORE = {
 }
 YOURS = [".to: is the example's id"]
 MEANT = {"public-bot": ["dmPolicy: open"], "ci-to-a-group": YOURS, "monday-report": YOURS, "watch-a-page": YOURS}
+MEANT["support-desk"] = YOURS
 """The warnings that an example is about, or that say what is left to fill in."""
 
 

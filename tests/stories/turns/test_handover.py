@@ -235,6 +235,21 @@ async def test_handover_reply_before_it_is_taken_sends_nothing(tmp_path: Path) -
         assert len(read(house, ALICE_CHAT)) == 1
 
 
+async def test_handover_speaks_the_languages_of_both_chats(tmp_path: Path) -> None:
+    async with desk(tmp_path, more="language: zh") as house:
+        house.feishu.users[CARL], house.feishu.chats[DESK] = "Carl", "Desk"
+        await house.say("/人工 我要退款")
+        await shown(house, ALICE_CHAT, "已为你请同事来接待。")
+        await shown(house, DESK, "Alice 需要人工接待（`feishu:default:")
+        await shown(house, DESK, "原因：我要退款")
+        card = house.feishu.messages[-1] if house.feishu.messages[-1].chat_id == DESK else house.feishu.messages[-2]
+        assert list(house.feishu.card(card.message_id).buttons) == ["接手", "无需接手"]
+        await house.push(house.feishu.press_event(card.message_id, "接手", sender=CARL))
+        await shown(house, ALICE_CHAT, "Carl 已接手，将在这里回答你。")
+        await house.say("/交还")
+        await shown(house, ALICE_CHAT, "Alice 已结束转接。由我继续在这里回答。")
+
+
 OUTSIDE: dict[str, Callable[[Running], Any]] = {
     "press from elsewhere": lambda house: house.push(_elsewhere(house)),
     "bot's press": lambda house: press(house, "Take over", sender=""),
