@@ -244,7 +244,8 @@ class Config(Section):
     Without any, the person at this machine is the only owner, in the web chat."""
     notify_owners: bool = True
     """Notify owners in their direct chats, at most once an hour per cause, of pairing requests, of groups that the bot was
-    added to, and of channels, models or edits of this file that are refused."""
+    added to, and of channels, models or edits of this file that are refused; and once a week, if answers were rated, of the
+    counts."""
     commands: dict[str, Audience] = {}
     """The users allowed to use a chat command, by its name without the slash: `everyone`, `owner`, or no one (`off`)."""
     language: Literal["en", "zh"] = "en"

@@ -18,7 +18,7 @@ from agents.language import decided_by
 from channels.access import GROUP_DISABLED, GROUP_NOT_ALLOWED
 from channels.message import Chat, MessageContext, Place
 from gateway.approvals.display import value
-from gateway.approvals.notices import Notice, direct_with
+from gateway.approvals.notices import Notice, Notices, direct_with
 from gateway.config.channels import place_in
 from gateway.config.root import Config
 from gateway.config.schedules import timing_of
@@ -37,9 +37,10 @@ from gateway.observe.logs import logged
 from gateway.outbox.outbox import payload_json
 from gateway.program import program
 from gateway.state.runtime import Runtime
+from gateway.store.chatter import RATINGS_SECONDS
 from gateway.store.errors import StoreUnavailable
 from gateway.store.inbound import SAY, Inbound, inbound_of
-from gateway.store.later import FORGET, HANDOVER, RETENTION, WATCH, Later, LaterState, Step
+from gateway.store.later import FORGET, HANDOVER, RATINGS, RETENTION, WATCH, Later, LaterState, Step
 from gateway.store.logins import PENDING
 from gateway.store.records import Lease, OutboxPart
 from gateway.store.sessions import agent_of, message_in, sender_of, session_key
@@ -149,6 +150,8 @@ class DueWatch:
             begin(step.later)
         if step.later.kind == HANDOVER:
             await self._handovers.end_due(step.later)
+        if step.later.kind == RATINGS:
+            await self._tell_ratings(step.later)
         if step.only_looks:
             return
         outcome = "skipped" if step.skips else "begun" if step.delivery else step.state
@@ -160,6 +163,19 @@ class DueWatch:
             self._lanes.open(lease)
             if self._runtime.control.draining and not self._lanes.has(lease):  # left to the next process
                 await self._store.release_for_takeover(lease)
+
+    async def _tell_ratings(self, row: Later) -> None:
+        """Notify the owners of a week's ratings. The row is deleted last: killed before, it is due again, and the notice,
+        which has the key of this week, is not sent twice."""
+        ratings = await self._store.chatter.feedback(row.since)
+        if ratings:
+            good = sum(it.verdict == "good" for it in ratings)
+            counts, command = f"👍 {good}, 👎 {len(ratings) - good}", f"`{program()} feedback --since 7d`"
+            en = f"Answers were rated in the last week: {counts}. {command} lists the ratings."
+            zh = f"最近一周对回答的评价：{counts}。{command} 可列出这些评价。"
+            notice = Notice(cause=RATINGS, en=en, zh=zh, once=f"{RATINGS} {row.since}")
+            await Notices(self._runtime).tell(notice)
+        await self._store.later.drop(row.id)
 
     async def _sleep(self) -> None:
         """Sleep until the next due time by the wall clock, at most for a moment."""
@@ -217,7 +233,7 @@ class DueWatch:
         if row.kind == PENDING:
             again = self._logins.pending.next_poll(row, now)
             return Step(later=row, next=again, state="active" if again else "cancelled")
-        if row.kind == FORGET:  # taken again unless it is done by then
+        if row.kind in (FORGET, RATINGS):  # taken again unless it is done by then
             return Step(later=row, next=now + FORGET_SECONDS, state="active")
         if row.kind == HANDOVER:
             return Step(later=row, next=now + AGAIN_SECONDS, state="active")
@@ -300,6 +316,8 @@ def _now_due(row: Later, now: float, config: Config) -> Later:
         return replace(row, due=min(row.due or now, now + 3600 * config.handover.hours))
     if row.kind == WATCH:
         return replace(row, due=min(row.due or now, now + config.watch.seconds))
+    if row.kind == RATINGS:
+        return replace(row, due=min(row.due or now, now + RATINGS_SECONDS))
     if row.kind in (ends.KIND, PENDING, FORGET, RETENTION):
         return replace(row, due=min(row.due or now, now + ends.LOOK_SECONDS))
     try:

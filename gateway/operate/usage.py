@@ -15,6 +15,7 @@ from unicodedata import east_asian_width
 from agents.language import Language
 from channels.moment import iso, local, timestamp
 from gateway.config.root import Config
+from gateway.store.chatter import ratings_since
 from gateway.store.conversations import ModelBill, bills
 from gateway.store.opening import connected
 from gateway.store.sessions import conversation, session_parts
@@ -69,6 +70,8 @@ class UsageReport:
     total: UsageRow
     priced_on: Sequence[str]
     """The `as_of` dates of the models' prices."""
+    feedback: Mapping[str, int]
+    """The number of `good` and `bad` ratings since then."""
 
 
 def beginning(since: str, config: Config, now: float) -> float:
@@ -90,7 +93,10 @@ def _midnight(day: date, config: Config) -> float:
 def usage(config: Config, by: By, since: float) -> UsageReport:
     """Return the usage since a time. Raise DatabaseUnusable."""
     rows, total, models = _summed(config, by, since)
-    return UsageReport(by=by, since=since, rows=_sorted(rows), total=total, priced_on=config.price_days(models))
+    with connected(config.database) as connection:
+        feedback = ratings_since(connection, since)
+    days = config.price_days(models)
+    return UsageReport(by=by, since=since, rows=_sorted(rows), total=total, priced_on=days, feedback=feedback)
 
 
 def _summed(
@@ -150,6 +156,9 @@ def table(report: UsageReport, config: Config, language: Language = "en") -> Ite
     widths = [max(map(_width, column)) for column in zip(*((row[:4]) for row in (head, *body)), strict=True)]
     yield from ("", _line(head, widths), *(_line(row, widths) for row in body[:-1]))
     yield from (_line(tuple("-" * it for it in (*widths, len("cost"))), widths), _line(body[-1], widths))
+    counts = f"👍 {report.feedback['good']:,}  👎 {report.feedback['bad']:,}"
+    if any(report.feedback.values()):
+        yield from ("", f"对回答的评价：{counts}" if zh else f"Ratings of answers: {counts}")
     if days := ("、" if zh else ", ").join(report.priced_on):
         en = f"Each request at the price when it was made; the prices now are of {days}."
         yield from ("", f"每次请求按当时的价格计算；现行价格的日期为 {days}。" if zh else en)
@@ -171,7 +180,7 @@ def facts(report: UsageReport, config: Config) -> dict[str, Any]:
     """Return the report as JSON."""
     rows = [_facts(it) | {report.by: it.name} for it in report.rows]
     since = iso(report.since, config.server.zone)
-    sums = {"rows": rows, "total": _facts(report.total)}
+    sums = {"rows": rows, "total": _facts(report.total), "feedback": dict(report.feedback)}
     return {"since": since, "by": report.by, **sums, "currency": config.currency, "prices": report.priced_on}
 
 

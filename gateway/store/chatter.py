@@ -15,6 +15,7 @@ from sqlalchemy import Connection
 
 from channels.access import HISTORY_MAX
 from channels.message import MessageContext
+from gateway.store import later
 from gateway.store.operations import Database, reads, run, writes
 from gateway.store.records import BotRounds
 from gateway.store.sessions import chat_of, sender_of
@@ -71,6 +72,22 @@ REACTION = "reaction "
 _FEEDBACK = """
 SELECT sid, turn, content, at FROM mark WHERE kind LIKE 'reaction %' AND at >= :since ORDER BY at DESC, turn DESC
 """
+_GIVEN = "SELECT content FROM mark WHERE kind = :kind AND sid IN :sids"
+_COUNT_RATINGS = """
+SELECT count(*) FILTER (WHERE content LIKE '%"emoji":"👍"%') AS good,
+    count(*) FILTER (WHERE content LIKE '%"emoji":"👎"%') AS bad FROM mark WHERE kind LIKE 'reaction %' AND at >= :since
+"""
+_ANSWER = "SELECT key, words FROM web_message WHERE chat = :chat AND number = :number AND author = 'agent'"
+_ANSWERED_BY = """
+SELECT sid, turn, 0 AS place FROM outbox WHERE key = :key AND part >= 0 AND sid NOT LIKE 'aside:%'
+UNION ALL SELECT s.sid, s.turn, 1 FROM spoken s WHERE s.message = :message AND s.how = 'said' AND EXISTS (
+    SELECT 1 FROM transcript t WHERE t.sid = s.sid AND t.turn = s.turn AND t.kind = 'final'
+) ORDER BY place, turn DESC LIMIT 1
+"""
+"""The turn of an answer on the page: of its part, else, once the outbox has forgotten it, of the message that it answers."""
+_UNRATE = "DELETE FROM mark WHERE sid = :sid AND kind = :kind AND turn = :turn"
+RATINGS_SECONDS = 7 * 24 * 3600.0
+"""Seconds from a rating to the notice that counts it."""
 _UNMARK = "DELETE FROM mark WHERE sid = :sid AND kind = :kind AND turn = :turn AND content LIKE :like"
 _MADE_BY = """
 SELECT t.content AS final, l.agent, l.prompt FROM transcript t LEFT JOIN layer l ON l.turn = t.turn
@@ -182,11 +199,31 @@ class DatabaseChatter(Database):
     ) -> None:
         """Store a 👍 or 👎 on the answer of a turn, with the model and the hash of the prompt that made it; the newest of
         each `channel:account:person`."""
-        row = run(connection, _MADE_BY, sid=sid, turn=turn).first()
-        final = orjson.loads((row and row.final) or "{}")
-        rating = {"by": person, "emoji": emoji, "why": why, "models": sorted(final.get("models", ()))}
-        rating |= {"agent": (row and row.agent) or "", "prompt": (row and row.prompt) or ""}
-        run(connection, _MARK, sid=sid, kind=REACTION + person, turn=turn, content=orjson.dumps(rating).decode(), at=at)
+        _rate(connection, sid, turn, person, at, {"emoji": emoji, "why": why})
+
+    @writes
+    def rate(self, connection: Connection, chat: str, number: int, person: str, emoji: str | None, at: float) -> bool:
+        """Store a person's rating of an answer in the web chat; None deletes it. Idempotent. Return False if there is no
+        such answer of a turn."""
+        if (answer := run(connection, _ANSWER, chat=chat, number=number).first()) is None:
+            return False
+        words = orjson.loads(answer.words)
+        found = run(connection, _ANSWERED_BY, key=answer.key, message=words.get("reply_to") or "").first()
+        if found is None:
+            return False
+        if emoji is None:
+            run(connection, _UNRATE, sid=found.sid, kind=REACTION + person, turn=found.turn)
+        else:
+            rating = {"emoji": emoji, "place": words.get("place") or number}
+            _rate(connection, found.sid, found.turn, person, at, rating)
+        return True
+
+    @reads
+    def given(self, connection: Connection, sessions: Sequence[str], person: str) -> Mapping[str, str]:
+        """Return a person's ratings on the page, `good` or `bad` by the place of the answer."""
+        rows = run(connection, _GIVEN, kind=REACTION + person, sids=sessions).all()
+        found = (orjson.loads(row.content) for row in rows)
+        return {str(it["place"]): "good" if it["emoji"] == "👍" else "bad" for it in found if "place" in it}
 
     @writes
     def unreact(self, connection: Connection, sid: str, turn: int, person: str, emoji: str) -> None:
@@ -216,6 +253,24 @@ class DatabaseChatter(Database):
     def prune(self, connection: Connection, before: float) -> None:
         run(connection, "DELETE FROM chatter WHERE at < :before", before=before)
         run(connection, _FORGET_LANGUAGES, before=before - LANGUAGE_SECONDS)
+
+
+def ratings_since(connection: Connection, since: float) -> Mapping[str, int]:
+    """Count the ratings since then: `good` and `bad`."""
+    row = run(connection, _COUNT_RATINGS, since=since).one()
+    return {"good": row.good, "bad": row.bad}
+
+
+def _rate(connection: Connection, sid: str, turn: int, person: str, at: float, rating: Mapping[str, str | int]) -> None:
+    row = run(connection, _MADE_BY, sid=sid, turn=turn).first()
+    final = orjson.loads((row and row.final) or "{}")
+    made = {"by": person, "models": sorted(final.get("models", ()))}
+    made |= {"agent": (row and row.agent) or "", "prompt": (row and row.prompt) or ""}
+    content = orjson.dumps({"why": "", **rating, **made}).decode()
+    run(connection, _MARK, sid=sid, kind=REACTION + person, turn=turn, content=content, at=at)
+    due, kind = at + RATINGS_SECONDS, later.RATINGS
+    row_of = later.Later(id=kind, kind=kind, due=due, owner=None, place="", state="active", body="", since=at)
+    later.insert(connection, row_of, None)
 
 
 def _place(context: MessageContext) -> dict[str, str]:

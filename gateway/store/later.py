@@ -72,9 +72,10 @@ _ASKED = """
 UPDATE later SET asked = (SELECT turn FROM transcript WHERE sid = :sid ORDER BY seq DESC LIMIT 1) WHERE id = :id
 """
 """The call is the newest row of its conversation, because it is journaled before it runs."""
-FORGET, RETENTION, HANDOVER, WATCH = "forget", "retention", "handover", "watch"
+FORGET, RETENTION, HANDOVER, WATCH, RATINGS = "forget", "retention", "handover", "watch", "ratings"
 """The kinds of rows that begin no turn: a person whose data is erased, the nightly erasure of what is too old, a chat
-that a colleague answers, and the self-watch, whose row holds what it has seen."""
+that a colleague answers, the self-watch, whose row holds what it has seen, and the notice to owners a week after a
+rating."""
 LATER_NOTICE = "later"
 """The notice by which another process makes the watches of a shared database poll immediately."""
 

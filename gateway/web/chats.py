@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import asdict
 from hashlib import sha256
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 from urllib.parse import quote
 from weakref import WeakValueDictionary
 
@@ -62,6 +62,7 @@ STOP_SECONDS = 5.0
 STOP_POLL_SECONDS = 0.05
 NO_SUCH_AGENT = 404, "no-such-agent", "There is no such agent."
 NO_SUCH_MESSAGE = 404, "no-such-message", "There is no such message."
+RATINGS_CLOSED = 403, "ratings-closed", "The config keeps /good and /bad for others."
 NO_SUCH_CHAT = 404, "no-such-chat", "There is no such conversation."
 
 
@@ -79,6 +80,10 @@ class _ChatChange(BaseModel, extra="forbid", strict=True):
         if self.model_fields_set:
             return self
         raise ValueError("nothing is to change")
+
+
+class _Rating(BaseModel, extra="forbid", strict=True):
+    rating: Literal["good", "bad"] | None
 
 
 class Chats:
@@ -227,7 +232,8 @@ class Chats:
             limit = min(limit, sum(it.number >= until for it in newest) + PAGE_MESSAGES // 2)
         numbers = fitting(newest[:limit])
         messages = [orjson.Fragment(it.json) for it in await self._channel.renderings.of(numbers[::-1])]
-        more = {"more": len(newest) > len(numbers), "versions": versions, "after": last}
+        ratings = await self._runtime.store.chatter.given(await self._sessions(found.id), self._sender(person))
+        more = {"more": len(newest) > len(numbers), "versions": versions, "ratings": ratings, "after": last}
         return answer_json({"chat": self._view(found), "messages": messages, **more})
 
     async def choices(self, request: Request, person: str) -> Response:
@@ -251,14 +257,42 @@ class Chats:
             await self._runtime.store.notify(CHAT_NOTICE + found.id)
         return answer_json(self._view(found))
 
+    async def rate(self, request: Request, person: str) -> Response:
+        """Store the person's rating of an answer in a conversation of theirs, as `/good` and `/bad` do, or delete it."""
+        given, own = await read_json(request, _Rating, self._bodies), await self._own(request, person)
+        if not COMMANDS["bad" if given.rating == "bad" else "good"].is_open(
+            self._runtime.setup, self._offers.message(person)
+        ):
+            raise Unserved(*RATINGS_CLOSED)
+        number, emoji = (
+            number_of(request.path_params["message"]) or 0,
+            {"good": "👍", "bad": "👎"}.get(given.rating or ""),
+        )
+        rated = (own.id, number, self._sender(person), emoji, self._runtime.now())
+        if not await self._runtime.store.chatter.rate(*rated):
+            raise Unserved(*NO_SUCH_MESSAGE)
+        log.info("answer_rated", chat=own.id, message=number, rating=given.rating)
+        change = {
+            "chat": own.id,
+            "ratings": await self._runtime.store.chatter.given(await self._sessions(own.id), self._sender(person)),
+        }
+        self._channel.live.announce(event("rated", change), person)
+        return answer_json(change)
+
+    def _sender(self, person: str) -> str:
+        return sender_of(self._offers.message(person))
+
+    async def _sessions(self, chat: str) -> list[str]:
+        agents = sorted({*await self._archive.agents(chat), *(it.id for it in self._config.agents.list)})
+        return [chat_session(it, self._channel.name, self._channel.account, chat) for it in agents]
+
     def _view(self, chat: WebConversation) -> dict[str, Any]:
         return conversation_view(chat, running=self._channel.live.running(chat.id))
 
     async def erase(self, request: Request, person: str) -> Response:
         """Erase a conversation. Stop its turns first, so that they leave nothing behind."""
         chat = (await self._own(request, person)).id
-        agents = sorted({*await self._archive.agents(chat), *(it.id for it in self._config.agents.list)})
-        main = [chat_session(it, self._channel.name, self._channel.account, chat) for it in agents]
+        main = await self._sessions(chat)
         asked = [task.sid for it in main for task in await self._runtime.store.tasks.of(it)]
         sessions = [*main, *(beside for it in main for beside in all_beside(it)), *asked]
         self._channel.live.leaving.add(chat)

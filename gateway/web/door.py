@@ -119,6 +119,7 @@ class WebDoor:
             ("GET", "/api/chats/{chat}/export", self._identified(self._chats.export)),
             ("PATCH", "/api/chats/{chat}", self._identified(self._chats.change)),
             ("DELETE", "/api/chats/{chat}", self._identified(self._chats.erase)),
+            ("PUT", "/api/chats/{chat}/messages/{message}/rating", self._identified(self._chats.rate)),
             ("POST", "/api/setup/key", self._operators(self.take_key)),
             ("POST", "/api/setup/feishu", self._operators(self.begin_scan)),
             ("GET", "/api/setup/feishu", self._operators(self.scan_state)),

@@ -100,6 +100,24 @@ async def test_the_filters_are_in_the_address_and_a_list_can_be_passed_on(browse
         await expect(page.get_by_role("button", name="failed")).to_be_focused()
 
 
+async def test_console_turns_are_sifted_by_rating(browser: Browser, tmp_path: Path) -> None:
+    async with night(browser, tmp_path) as (home, tab, _):
+        store, page = home.gateway.runtime.store, tab.page
+        rated = (await store.layers.listed(before=None, only={}))[0]
+        await store.chatter.react(rated.sid, rated.turn, "web:default:local", "👎", time.time())
+        await go(tab, home, "turns")
+        rows = page.get_by_role("row").filter(has=page.get_by_role("link"))
+        await expect(rows).to_have_count(2)
+        await page.get_by_role("button", name="rated bad").click()
+        await expect(rows).to_have_count(1)
+        await expect(page.get_by_role("button", name="rated bad")).to_be_focused()
+        await page.reload()
+        await ready(page)
+        await expect(rows).to_have_count(1)
+        await page.get_by_role("button", name="rated good").click()
+        await expect(page.get_by_text("No turn is like that.")).to_be_visible()
+
+
 async def test_console_turn_of_another_year_and_its_timezone(browser: Browser, tmp_path: Path) -> None:
     behind = time.time() - datetime(2024, 3, 2, 9, 41, tzinfo=UTC).timestamp()
     with_clock = house(tmp_path, script=[says("Done.")], now=lambda: time.time() - behind)

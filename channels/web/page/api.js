@@ -53,6 +53,7 @@ export class Api {
   removeNote = (agent, number) => this.#ask("DELETE", `${notesOf(agent)}/${number}`);
   search = (words) => this.#ask("GET", `api/search?words=${encodeURIComponent(words)}`);
   change = (id, change) => this.#ask("PATCH", `api/chats/${id}`, change);
+  rate = (chat, message, rating) => this.#ask("PUT", `api/chats/${chat}/messages/${message}/rating`, { rating });
   remove = (id) => this.#ask("DELETE", `api/chats/${id}`);
   /** Deletes an unsent upload. */
   discard = (id) => this.#ask("DELETE", fileAddress(id));

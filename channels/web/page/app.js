@@ -56,6 +56,8 @@ class App {
       tryAgain: (id) => this.outbox.tryAgain(id),
       discard: (id) => this.#discard(id),
       press: (row, token, filled) => this.#press(row, token, filled),
+      rate: (row, rating) => this.#rate(row, rating),
+      rates: () => this.store.commands.some(({ name }) => name === "good"),
       loadOlder: () => this.reading.loadOlder(),
       startNew: () => this.#startNew(),
       change: (id, change) => this.listing.change(id, change),
@@ -151,6 +153,8 @@ class App {
         return this.store.takeTurn(data);
       case "draft":
         return this.store.takeDraft(data);
+      case "rated":
+        return this.store.takeRatings(data);
       default:
         return this.#reset();
     }
@@ -234,6 +238,14 @@ class App {
     try {
       await this.#post({ id, chat, agent, press: { token, message, ...filled } });
       this.#presses.delete(button);
+    } catch (refusal) {
+      this.page.say(sentence(refusal));
+    }
+  }
+
+  async #rate({ chat, id }, rating) {
+    try {
+      this.store.takeRatings(await this.api.rate(chat, id, rating));
     } catch (refusal) {
       this.page.say(sentence(refusal));
     }

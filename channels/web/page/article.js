@@ -35,7 +35,7 @@ function lineOf({ icon: shape, text, word: said }) {
 /** What has to change before an entry needs to be shown again. */
 export function marksOf(entry) {
   if (entry.kind === "own") return [entry.row, entry.state, entry.refusal, entry.text, entry.open, String(entry.versions)];
-  return [entry.kind, entry.row, entry.turn, entry.own?.text, entry.last, entry.text];
+  return [entry.kind, entry.row, entry.turn, entry.own?.text, entry.last, entry.text, entry.rating];
 }
 
 function ownArticle(entry) {
@@ -173,18 +173,30 @@ function showAnswer(article, entry, acts) {
   keys.replaceChildren(...(draft ? [] : entry.row.buttons.map((button) => key(entry.row, button, acts))));
   if (!draft && entry.row.form) keys.append(formOf(entry.row, acts));
   keys.setAttribute("aria-label", word("choices"));
+  const rated = foot.contains(document.activeElement) ? document.activeElement.dataset.rating : null;
   foot.replaceChildren(...(draft ? noteOf(entry.turn) : answerFoot(entry, acts)));
+  if (rated) foot.querySelector(`[data-rating="${rated}"]`)?.focus({ preventScroll: true });
 }
 
-function answerFoot({ row, own, last }, acts) {
+function answerFoot({ row, own, last, rating }, acts) {
   const again = () => acts.sendInstead(own, own.text);
   const { failed, unfinished } = row.turn ?? {};
   const parts = [copyButton(row.text, word("copyAnswer"))];
   if (own && failed && !unfinished) parts.unshift(element("button", { type: "button", click: again }, word("tryAgain")));
   else if (own) parts.push(iconButton("retry", word("regenerate"), again));
   if (last && unfinished) parts.unshift(goOnButton(acts));
+  if (row.turn && !failed && row.reply_to && acts.rates()) parts.push(...ratingsOf(row, rating, acts));
   if (row.turn?.model) parts.push(factsOf(row.turn));
   return [...parts, time(row.at)]; // hidden until one points there, it leaves no hole
+}
+
+/** 👍 and 👎: the pressed one is taken back by another press. */
+function ratingsOf(row, rating, acts) {
+  return ["good", "bad"].map((name) => {
+    const pressed = name === rating;
+    const rate = () => acts.rate(row, pressed ? null : name);
+    return iconButton(name, word(`${name}Answer`), rate, { "aria-pressed": String(pressed), "data-rating": name });
+  });
 }
 
 /** An answer that a limit stopped goes on by a message like any other; the second click of a double click says nothing. */

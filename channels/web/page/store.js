@@ -40,8 +40,8 @@ export class Store {
   /** The id of a chat → Chat. */
   chats = new Map();
   /**
-   * The id of a chat → {rows: the place of a message → Message, more, loaded, loading, branch, versions}: the branch that
-   * is shown of it, and the numbers of the versions of a message by its id.
+   * The id of a chat → {rows: the place of a message → Message, more, loaded, loading, branch, versions, ratings}: the
+   * branch that is shown of it, the numbers of the versions of a message by its id, and how the person rated answers.
    */
   conversations = new Map();
   /** The id of a person's message → the turn that answers it. */
@@ -159,10 +159,17 @@ export class Store {
     const rows = new Map(kept); // what came since the server looked is newer than its answer
     for (const row of answer.messages) put(rows, row);
     const more = before?.loaded && !older && !anew ? before.more : answer.more;
-    const { versions, chat } = answer;
-    this.conversations.set(chat.id, { rows, more, loaded: true, loading: false, branch: chat.branch, versions });
+    const { versions, ratings, chat } = answer;
+    this.conversations.set(chat.id, { rows, more, loaded: true, loading: false, branch: chat.branch, versions, ratings });
     this.takeChat(answer.chat);
     for (const row of answer.messages) this.#endOf(row);
+    this.changed();
+  }
+
+  /** The person rated an answer, here or in another tab. */
+  takeRatings({ chat, ratings }) {
+    const known = this.conversations.get(chat);
+    if (known) this.conversations.set(chat, { ...known, ratings });
     this.changed();
   }
 

@@ -7,7 +7,7 @@
 const HIDDEN_MS = 60_000;
 const SILENT_MS = 50_000;
 const PAUSES_MS = [300, 1000, 2000, 4000, 8000];
-const EVENTS = ["hello", "alive", "message", "chat", "turn", "draft", "fault", "owners", "reset"];
+const EVENTS = ["hello", "alive", "message", "chat", "turn", "draft", "rated", "fault", "owners", "reset"];
 
 export class Stream {
   #source = null;

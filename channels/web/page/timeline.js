@@ -67,6 +67,7 @@ export function timeline(conversation, waiting, turns) {
   for (const turn of turns) {
     if (!known.has(turn.message) && !isElsewhere(turn.message)) entries.push(...ofTurn(turn, stopped));
   }
+  for (const entry of entries) if (entry.kind === "answer") entry.rating = conversation?.ratings?.[placeOf(entry.row)] ?? null;
   offerVersions(entries, conversation?.versions ?? {}, current === null && unstored.length === 0);
   return entries;
 }

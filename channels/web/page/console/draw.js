@@ -170,7 +170,7 @@ export function folded(key, title, ...children) {
 /** The one that is pressed of a few buttons in a row. */
 export function choice(label, options, chosen, choose) {
   const made = options.map(([value, title]) =>
-    element("button", { type: "button", "aria-pressed": String(value === chosen), "data-key": `choice-${value}`, click: () => choose(value) }, title),
+    element("button", { type: "button", "aria-pressed": String(value === chosen), "data-key": `choice-${label}-${value}`, click: () => choose(value) }, title),
   );
   return element("div", { class: "choice", role: "group", "aria-label": label }, ...made);
 }

@@ -23,11 +23,13 @@ export const turns = {
 const isId = (argument) => /^\d+$/.test(argument);
 
 function filters(context) {
-  const outcomes = OUTCOMES.map((it) => [it, word(it ? `outcome_${it}` : "allTurns")]);
-  const choose = (outcome) => {
-    location.hash = address("turns", context.argument, { outcome });
-  };
-  return sieve("turns", context, ["words", "person", "agent", "channel"], choice(word("outcome"), outcomes, asked(context.argument).get("outcome") ?? "", choose));
+  const choices = [["outcome", OUTCOMES, "outcome", "outcome"], ["rating", ["", "good", "bad"], "rating", "feedback"]].map(([title, values, prefix, key]) => {
+    const choose = (value) => {
+      location.hash = address("turns", context.argument, { [key]: value });
+    };
+    return choice(word(title), values.map((it) => [it, word(it ? `${prefix}_${it}` : "allTurns")]), asked(context.argument).get(key) ?? "", choose);
+  });
+  return sieve("turns", context, ["words", "person", "agent", "channel"], ...choices);
 }
 
 function drawn({ turns: found, before, searched, keepDays }, context) {
