@@ -94,7 +94,8 @@ class AgentRunner:
         self._result_chars = min(result_limit_chars(self._window(model)) for model in self._models)
         self._layers = layers_of(tools_config, config.tools)
         self._own = own_tools(tools_config)
-        self.names = offered(tools_config, config.tools, hands_over=self.ports.handovers is not None)
+        absent = {"handover": self.ports.handovers is None, "group_history": self.ports.groups is None}
+        self.names = offered(tools_config, config.tools, off=[name for name, is_off in absent.items() if is_off])
         """The built-in and folder tools, before chats and senders remove any."""
         self.documents = Documents(self.limits.document_seconds)
         self._built_in = Catalog(
@@ -285,7 +286,7 @@ class AgentRunner:
         memory = (MEMORY,) if turn.with_owner or self._memory_is_own else ()
         workspace = whole.serving(uploads=whole.uploads, mounts=mounts, writable=memory)
         abilities = {*turn.actions, *(turn.directives if self.files.reads(turn.layers) else ())}
-        tools = [*self._built_in.tools(workspace, abilities, names), *self._own.tools]
+        tools = [*self._built_in.tools(workspace, abilities, names, turn.groups), *self._own.tools]
         tools += self.servers.tools(self.config.tools) if self.servers else ()
         if stand_in is not None:
             tools = [*stand_in(tools)]

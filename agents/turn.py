@@ -91,6 +91,8 @@ class Turn:
     """True if it answers several people."""
     caller: str = ""
     """The system prompt sent by the calling program."""
+    groups: tuple[str, ...] = ()
+    """The remembered groups whose messages it may read."""
     files_of: str = ""
     """The conversation that owns its files and background commands, if not this one."""
     reports_ends: bool = True

@@ -198,6 +198,14 @@ class LeavesGroups(Channel, Protocol):
 
 
 @runtime_checkable
+class KnowsMembers(Channel, Protocol):
+    """A channel that can look up who is in a group."""
+
+    async def is_member(self, chat: str, person: str) -> bool:
+        """Return whether the person is in the group now. Raises DeliveryError."""
+
+
+@runtime_checkable
 class MarksMessages(Channel, Protocol):
     """A channel that marks a message while it is being answered; the mark outlives the process."""
 

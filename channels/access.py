@@ -15,6 +15,7 @@ from pydantic import AfterValidator, Field, SecretStr
 
 from channels.bilingual import NO_WORDS, Bilingual
 from channels.message import MessageContext
+from channels.moment import SPAN_PATTERN, span_seconds
 from channels.section import Section, ToolLists
 
 GroupPolicy: TypeAlias = Literal["open", "allowlist", "disabled"]
@@ -67,6 +68,10 @@ class ChatConfig(Section):
     """The account's `streaming`, for this chat."""
     history: Annotated[int, Field(ge=0, le=HISTORY_MAX)] | None = None
     """The account's `history`, for this chat."""
+    remember: Annotated[str, Field(pattern=SPAN_PATTERN)] | None = None
+    """The time for which the bot keeps what is said in this group, such as `30d` or `12h`. The tool `group_history` reads it
+    there, and in direct chats with members. Unset: nothing is kept. The platform must deliver the messages, as for
+    `history`."""
 
 
 class AccessConfig(Section):
@@ -125,6 +130,15 @@ class AccessConfig(Section):
     def history_in(self, chat: str) -> int:
         own = self.chats.get(chat)
         return self.history if own is None or own.history is None else own.history
+
+    @property
+    def remembered(self) -> dict[str, float]:
+        """The groups whose messages are kept, each with the seconds."""
+        return {chat: span_seconds(it.remember) for chat, it in self.chats.items() if it.remember}
+
+    def remembers(self, chat: str) -> bool:
+        own = self.chats.get(chat)
+        return own is not None and own.remember is not None
 
     def streaming_in(self, chat: str) -> Streaming:
         own = self.chats.get(chat)
@@ -230,6 +244,8 @@ def id_problems(
     for chat in access.chats:
         if not re.fullmatch(group[0], chat) and not (direct and re.fullmatch(direct, chat)):
             yield ("chats",), f"{chat!r} must be {group[1]}"
+        elif access.remembers(chat) and not re.fullmatch(group[0], chat):
+            yield ("chats", chat, "remember"), "is for groups: remove it from this direct chat"
 
 
 def who_may_talk(access: AccessConfig) -> Bilingual:

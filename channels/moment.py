@@ -25,6 +25,15 @@ class MachineZone(tzinfo):
         return first if first.utcoffset() == here.utcoffset() else first.replace(fold=1)
 
 
+SPAN_PATTERN = "^[1-9][0-9]{0,3}[mhd]$"
+_SECONDS = {"m": 60.0, "h": 3600.0, "d": 86400.0}
+
+
+def span_seconds(text: str) -> float:
+    """Return the seconds of a span such as `30m`, `12h` or `30d`, which fits `SPAN_PATTERN`."""
+    return int(text[:-1]) * _SECONDS[text[-1]]
+
+
 def zone_of(name: str | None) -> tzinfo:
     """Return the zone. Raises KeyError, ValueError or OSError for an unknown name."""
     return ZoneInfo(name) if name else MachineZone()

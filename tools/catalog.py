@@ -21,6 +21,7 @@ from tools.feishu.config import FeishuToolConfig
 from tools.feishu.links import FeishuLinks
 from tools.feishu.tool import FeishuTool
 from tools.folder import FolderTools, folder_tools
+from tools.groups import GroupHistory, Groups
 from tools.handover import HandoverTool, HandsOver
 from tools.identity import Identities
 from tools.memory import Memory, MemoryGet, MemorySearch
@@ -73,6 +74,8 @@ class ToolPorts:
     sandbox: Sandbox
     handovers: HandsOver | None = None
     """None if the config names no on-call chat."""
+    groups: Groups | None = None
+    """None if no group is remembered."""
 
 
 @dataclass
@@ -98,18 +101,30 @@ class Catalog:
         self.feishu_tool = FeishuTool(self.feishu, self.ports.identities)
 
     def tools(
-        self, workspace: Workspace, abilities: Collection[str] = ("send",), permitted_names: Collection[str] = ()
+        self,
+        workspace: Workspace,
+        abilities: Collection[str] = ("send",),
+        permitted_names: Collection[str] = (),
+        groups: tuple[str, ...] = (),
     ) -> list[Tool]:
         """Build the tools. `abilities` is what the `message` tool can do in the turn's chat; `permitted_names` are those
-        of the turn: a link to a document is opened with the rights of the platform's tool."""
-        built = (build(self, workspace) for name, build in _BUILDERS.items() if name in self.names)
+        of the turn: a link to a document is opened with the rights of the platform's tool. `groups` are those whose messages
+        the turn may read."""
         links = FeishuLinks(tool=self.feishu_tool, permitted="feishu" in permitted_names)
-        return [
-            replace(it, abilities=frozenset(abilities))
-            if isinstance(it, MessageTool)
-            else (replace(it, links=links) if isinstance(it, Read) else it)
-            for it in built
-        ]
+
+        def of_turn(tool: Tool) -> Tool:
+            match tool:
+                case MessageTool():
+                    return replace(tool, abilities=frozenset(abilities))
+                case Read():
+                    return replace(tool, links=links)
+                case GroupHistory():
+                    return replace(tool, groups=groups)
+                case _:
+                    return tool
+
+        names = [it for it in _BUILDERS if it in self.names and (groups or it != GroupHistory.spec.name)]
+        return [of_turn(_BUILDERS[name](self, workspace)) for name in names]
 
     def shell(self, workspace: Workspace) -> Exec:
         return Exec(workspace, self.exec_config, self.exec_slots, self.ports.sandbox, self.result_chars, self.network)
@@ -134,16 +149,16 @@ _BUILDERS: dict[str, Callable[[Catalog, Workspace], Tool]] = {
     "schedule": lambda catalog, _: ScheduleTool(catalog.ports.schedules),
     "ask": lambda catalog, _: AskTool(catalog.ports.answers),
     "handover": lambda catalog, _: HandoverTool(catalog.ports.handovers),
+    "group_history": lambda catalog, _: GroupHistory(catalog.ports.groups, catalog.result_chars),
 }
 NAMES: tuple[str, ...] = tuple(_BUILDERS)
 
 
-def offered(everybody: ToolsConfig, agent: AgentToolsConfig, *, hands_over: bool) -> tuple[str, ...]:
-    """Return an agent's tools before chats and senders restrict them: the built-in ones, then those of folders.
-    `hands_over`: the config names an on-call chat."""
-    off = {"web_search": not everybody.web.search.provider, "feishu": not everybody.feishu.areas}
-    off["handover"] = not hands_over
-    there = tuple(it for it in NAMES if not off.get(it))
+def offered(everybody: ToolsConfig, agent: AgentToolsConfig, *, off: Collection[str]) -> tuple[str, ...]:
+    """Return an agent's tools before chats and senders restrict them: the built-in ones, then those of folders. `off` are
+    those whose setting outside `tools` is not made."""
+    is_off = {"web_search": not everybody.web.search.provider, "feishu": not everybody.feishu.areas}
+    there = tuple(it for it in NAMES if it not in off and not is_off.get(it))
     return permitted(layers_of(everybody, agent), there + own_tools(everybody).names)
 
 

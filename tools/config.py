@@ -73,7 +73,7 @@ ExecMode: TypeAlias = Literal["deny", "ask", "allow"]
 PersonId = Annotated[str, StringConstraints(pattern=r"^[a-z0-9_-]+:\S+$")]
 InstructionFile: TypeAlias = Literal["AGENTS.md", "SOUL.md", "IDENTITY.md", "USER.md", "TOOLS.md"]
 EXEC_SECONDS_MAX = 600
-EXTERNAL_TOOLS = frozenset({"web_fetch", "web_search", "feishu"})
+EXTERNAL_TOOLS = frozenset({"web_fetch", "web_search", "feishu", "group_history"})
 """Tools with untrusted results."""
 
 
@@ -198,7 +198,7 @@ class ToolsConfig(ToolLists):
 
 class AgentToolsConfig(ToolLists):
     """The tools of an agent. Without `profile` and `allow` it has `profile: minimal`, which is `read`, `ls`,
-    `message`, `ask` and, where `handover` is configured, `handover`."""
+    `message`, `ask` and, where they are configured, `handover` and `group_history`."""
 
     exec: AgentExecConfig = AgentExecConfig()
     files: AgentFilesConfig = AgentFilesConfig()

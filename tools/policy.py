@@ -15,14 +15,14 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "group:files": ("read", "write", "edit", "ls", "grep", "find"),
     "group:runtime": ("exec", "process"),
     "group:web": ("web_fetch", "web_search"),
-    "group:memory": ("memory_search", "memory_get"),
+    "group:memory": ("memory_search", "memory_get", "group_history"),
     "group:messaging": ("message", "ask", "handover"),
     "group:tasks": ("task",),
     "group:later": ("schedule",),
     "group:feishu": ("feishu",),
 }
 PROFILES: dict[Profile, tuple[str, ...]] = {
-    "minimal": ("read", "ls", "message", "ask", "handover"),
+    "minimal": ("read", "ls", "message", "ask", "handover", "group_history"),
     "messaging": ("read", "ls", "group:messaging", "group:memory"),
     "coding": ("group:files", "group:runtime", "group:memory", "group:messaging", "group:tasks"),
     "full": ("*",),

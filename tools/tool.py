@@ -101,6 +101,11 @@ def schedule_source(id_: str) -> str:
     return f"schedule:{id_}"
 
 
+def line_source(chat: str, message: str) -> str:
+    """Name a kept message of a group, `channel:account:chat`; or, by `channel:account:id`, all of a person there."""
+    return f"line:{chat}:{message}"
+
+
 def upload_source(folder: str, tag: str) -> str:
     """Name the files of one message in a session's folder; the tag `*` means all files there."""
     return f"upload:{folder}:{tag}"

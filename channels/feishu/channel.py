@@ -185,6 +185,9 @@ class FeishuChannel:
     async def read_bot(self, context: MessageContext) -> tuple[str, bool]:
         return await self._people.bot(context.message_id, self._bot)
 
+    async def is_member(self, chat: str, person: str) -> bool:
+        return await self._people.is_member(chat, person)
+
     def split(self, text: str) -> list[str]:
         return split(text)
 

@@ -165,7 +165,7 @@ def _wanted(account: FeishuAccount) -> Iterator[tuple[Status, tuple[str, ...], B
         yield "error", _DIRECT, Bilingual("direct messages do not arrive", "收不到私聊消息")
     if account.group_policy != "disabled":
         yield "error", _MENTIONS, Bilingual("messages of groups do not arrive", "收不到群聊消息")
-        if account.hears_unmentioned:
+        if account.hears_unmentioned or account.remembered:
             mentions = Bilingual(
                 "of groups only messages that mention the bot arrive", "群聊中只能收到提及机器人的消息"
             )

@@ -60,6 +60,8 @@ BUNDLE_MAX, BUNDLE_LINE_CHARS, BUNDLE_DEPTH_MAX = 50, 1_000, 3
 """Limits of a bundle: messages, characters of each, and nesting."""
 CLOSED = "[Feishu does not say what is in it]"
 NAMES_MAX = 10
+MEMBER_PAGES_MAX = 100
+"""Pages of 100 members that are searched for one."""
 
 
 class People:
@@ -99,6 +101,20 @@ class People:
         data = mapping(await self._api.call(path, timeout_seconds=LOOKUP_SECONDS), "data")
         item = next(iter(mappings(data, "items")), {})
         return text(mapping(item, "sender"), "id"), content.mentions(item.get("mentions"), bot)[1]
+
+    async def is_member(self, chat_id: str, open_id: str) -> bool:
+        """Look for a person in a group's list of members, which needs the scope `im:chat:readonly`. Raises
+        DeliveryError."""
+        path, page = f"/open-apis/im/v1/chats/{quote(chat_id, safe='')}/members", ""
+        for _ in range(MEMBER_PAGES_MAX):
+            params = {"member_id_type": "open_id", "page_size": "100", **({"page_token": page} if page else {})}
+            data = mapping(await self._api.call(path, params, timeout_seconds=LOOKUP_SECONDS), "data")
+            if any(text(it, "member_id") == open_id for it in mappings(data, "items")):
+                return True
+            page = text(data, "page_token")
+            if data.get("has_more") is not True or not page:
+                return False
+        return False
 
     async def whole(self, message_id: str, bot: str | None = None) -> Content | None:
         """Return the content of a message whose event lacks it: a bundle, a card, or an empty one.

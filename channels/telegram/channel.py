@@ -217,6 +217,9 @@ class TelegramChannel:
         async with self._paced(chat):
             await self._outgoing.leave(chat)
 
+    async def is_member(self, chat: str, person: str) -> bool:
+        return await self._outgoing.is_member(chat, person)
+
     async def fetch(self, attachment: Attachment, *, bytes_max: int) -> File:
         return await twice(lambda: fetch_file(self._api, attachment, bytes_max))
 

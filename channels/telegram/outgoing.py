@@ -28,6 +28,8 @@ UPLOAD_BYTES_MAX = 50 * 1024 * 1024
 _PHOTOS = ("image/png", "image/jpeg", "image/webp")
 _VOICE = ("audio/ogg", "audio/opus", "audio/mpeg", "audio/mp4", "audio/x-m4a")
 _AS_DOCUMENT = ("photo_", "image_process_failed", "voice_messages_forbidden", "wrong file", "file is too big")
+MEMBERS = ("creator", "administrator", "member")
+"""Statuses of people in a chat; a restricted one may be in it or not."""
 OTHER_WAYS_MAX = 4
 """One fallback for each part of a message that Telegram may refuse."""
 DRAFT_NUMBERS = 2**31 - 1
@@ -124,6 +126,14 @@ class TelegramOutgoing:
 
     async def leave(self, chat: str) -> None:
         await self._api.call("leaveChat", {"chat_id": _chat_id(chat)})
+
+    async def is_member(self, chat: str, person: str) -> bool:
+        """Telegram answers for certain only if the bot is an administrator of the group."""
+        if not person.isdecimal():
+            return False
+        found = await self._api.call("getChatMember", {"chat_id": _chat_id(chat), "user_id": int(person)})
+        status = text(found, "status")
+        return status in MEMBERS or (status == "restricted" and found.get("is_member") is True)
 
     async def react(self, chat: str, message_id: str, emoji: str) -> None:
         reaction = [{"type": "emoji", "emoji": emoji.strip().replace(PICTURE_FORM, "")}]

@@ -414,6 +414,7 @@ class Upkeep:
                 partial(store.prune, now - max(DEDUPE_SECONDS, kept)),
                 partial(self._prune_layers, now - kept),
                 store.layers.prune_texts,
+                self._expire_lines,
                 partial(store.files.prune, now),
                 *(partial(it.prune, now - DEDUPE_SECONDS) for it in (store.chatter, store.tasks, store.later)),
             )
@@ -421,6 +422,15 @@ class Upkeep:
                 with logged("prune_failed"):
                     await step()
             await asyncio.sleep(PRUNE_EVERY_SECONDS)
+
+    async def _expire_lines(self) -> None:
+        """Delete what remembered groups said too long ago, and everything of those that the config no longer has."""
+        runtime, more = self._runtime, True
+        while more:
+            now = runtime.now()
+            more = await runtime.store.chatter.expire(
+                {chat: now - seconds for chat, seconds in runtime.setup.config.remembered.items()}
+            )
 
     async def _prune_layers(self, before: float) -> None:
         while await self._runtime.store.layers.prune(before):

@@ -40,6 +40,7 @@ from gateway.state.queues import Queues
 from gateway.state.reasons import ToolLayers
 from gateway.state.runtime import Setup
 from gateway.store.store import Store
+from gateway.turns.groups import KeptGroups
 from gateway.turns.handovers import Handovers
 from gateway.turns.memory import StoredMemory
 from gateway.turns.tasks import Tasks
@@ -149,6 +150,7 @@ def _runners(
         identities=lasting.logins,
         answers=lasting.questions,
         handovers=lasting.handovers if config.handover.to else None,
+        groups=KeptGroups(store=store, channels=channels, zone=zone, now=now) if config.remembered else None,
         sandbox=lasting.sandbox,
     )
     build_runner = partial(

@@ -11,7 +11,7 @@ import structlog
 from agents.language import Language
 from channels.abilities import LeavesGroups
 from channels.access import GROUP_DISABLED, Switch, group_refusal
-from channels.channel import DeliveryError
+from channels.channel import Channel, DeliveryError
 from channels.message import Folded, MessageContext
 from channels.moment import clock
 from channels.plain import plain
@@ -23,10 +23,10 @@ from gateway.commands.privacy import FORGET, KEEP, decide
 from gateway.state.ending import Reply
 from gateway.state.owners import OWNERS_NOTICE
 from gateway.store.contacts import Contact, Decision, hashed
-from gateway.store.inbound import inbound_of
+from gateway.store.inbound import REMEMBERS, inbound_of
 from gateway.store.owners import ADD_SECONDS
 from gateway.store.records import Delivery
-from gateway.store.sessions import LOCAL_CHANNEL, LOCAL_PERSON, person_of
+from gateway.store.sessions import LOCAL_CHANNEL, LOCAL_PERSON, chat_of, person_of
 from gateway.store.statements import PAIRING_SECONDS
 
 log = structlog.get_logger()
@@ -283,10 +283,35 @@ async def join(context: CommandContext) -> str | None:
     message, channel = context.message, context.setup.channel(context.message)
     if channel is None:
         return None
-    there = await channel.enrich(message)
     refused = group_refusal(channel.access, message.chat.id, context.runtime.choices.listens(message))
+    keeps = "" if refused else await _keeps(context, channel)
+    if context.arguments == REMEMBERS:
+        return keeps or None
+    there = await channel.enrich(message)
     await Notices(context.runtime).tell(_joined(context, there, refused))
-    return None if refused else channel.access.introduction or None
+    introduction = "" if refused else channel.access.introduction
+    return "\n\n".join(filter(None, (introduction, keeps))) or None
+
+
+_UNITS = ((86_400, "day", "天"), (3_600, "hour", "小时"), (60, "minute", "分钟"))
+
+
+async def _keeps(context: CommandContext, channel: Channel) -> str:
+    """Return the sentence that a remembered group reads once."""
+    if (kept := channel.access.remembered.get(context.message.chat.id)) is None:
+        return ""
+    store, now = context.runtime.store.chatter, context.runtime.now()
+    if not await store.says(chat_of(context.message), context.turn, now):
+        return ""
+    seconds, unit, zh_unit = next(it for it in _UNITS if kept % it[0] == 0)
+    count = int(kept // seconds)
+    en, zh = f"{count} {unit}{'s' * (count != 1)}", f"{count} {zh_unit}"
+    return context.say(
+        f"I keep what is said in this group for {en}, to answer questions about it. Members can ask me about it here and in "
+        "a direct chat; `/forget me` in a direct chat erases what you said.",
+        f"我会保留本群的发言 {zh}，用于回答相关问题。群成员可以在这里或私聊中询问；"
+        "在私聊中发送 `/forget me` 会删除你的发言。",
+    )
 
 
 def _joined(context: CommandContext, there: MessageContext, refused: str | None) -> Notice:

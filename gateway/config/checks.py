@@ -263,7 +263,7 @@ def _web(search: SearchConfig, findings: Findings) -> None:
 
 
 def _tool_choice(key: Key, agent: AgentConfig, config: Config, findings: Findings) -> None:
-    wanted, tools = agent.tool_choice, offered(config.tools, agent.tools, hands_over=bool(config.handover.to))
+    wanted, tools = agent.tool_choice, offered(config.tools, agent.tools, off=config.tools_off)
     known = ("auto", "none", "required", *tools, *(it for it in agent.tools.allow or () if server_of(it)))
     if wanted in own_tools(config.tools).lost:
         return

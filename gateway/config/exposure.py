@@ -102,7 +102,7 @@ def sandboxed(config: Config) -> list[str]:
 
 def exec_mode(config: Config, agent: AgentConfig) -> ExecMode | None:
     """Return the agent's exec mode; None if it has no tool that runs commands."""
-    runs = {"exec", "process"} & {*offered(config.tools, agent.tools, hands_over=bool(config.handover.to))}
+    runs = {"exec", "process"} & {*offered(config.tools, agent.tools, off=config.tools_off)}
     return effective_exec(config.tools.exec, agent.tools).mode if runs else None
 
 

@@ -122,8 +122,7 @@ def read_config(
     chosen = resolve_models(config, expansion.names, env, findings)
     config = chosen.config
     config = check_tool_folders(config, findings)  # before anything reads what is in them
-    hands_over = bool(config.handover.to)
-    tools = {it.id: offered(config.tools, it.tools, hands_over=hands_over) for it in config.agents.list}
+    tools = {it.id: offered(config.tools, it.tools, off=config.tools_off) for it in config.agents.list}
     agents = {agent.id: (Path(agent.workspace_dir), agent.skills) for agent in config.agents.list}
     catalog = skill_catalog(config, env)
     check(config, {name: catalog.names(workspace) for name, (workspace, _) in agents.items()}, findings)

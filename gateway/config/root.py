@@ -307,6 +307,22 @@ class Config(Section):
         return tuple(dict.fromkeys(listed))
 
     @cached_property
+    def remembered(self) -> dict[str, float]:
+        """The groups whose messages are kept, as `channel:account:chat`, each with the seconds."""
+        return {
+            f"{it.kind.name}:{it.name}:{chat}": seconds
+            for it in configured(self.channels)
+            if isinstance(it.config, AccessConfig)
+            for chat, seconds in it.config.remembered.items()
+        }
+
+    @property
+    def tools_off(self) -> tuple[str, ...]:
+        """The built-in tools that need a setting which is not made."""
+        off = {"handover": not self.handover.to, "group_history": not self.remembered}
+        return tuple(name for name, is_off in off.items() if is_off)
+
+    @cached_property
     def routes(self) -> tuple[BindingConfig, ...]:
         """Return the bindings, then the agents that an account's `chats` name, as bindings."""
         within = [

@@ -51,18 +51,20 @@ from gateway.program import program
 from gateway.state.runtime import Runtime
 from gateway.store.approvals import Approval
 from gateway.store.changes import Recall
+from gateway.store.chatter import line_of
 from gateway.store.contacts import contact_name, hashed
 from gateway.store.inbound import (
     HANDOVER_REPLY,
     INTRODUCTION,
     MISSPELT,
     PRESSED,
+    REMEMBERS,
     UNHEARD,
     Caller,
     Inbound,
     inbound_of,
 )
-from gateway.store.records import Acceptance, BotRounds, Delivery
+from gateway.store.records import Acceptance, BotRounds, Delivery, KeptLine
 from gateway.store.sessions import chat_of, control_session, is_control, is_owner, saying_session, session_key
 from gateway.turns.batch import answer_others
 from gateway.turns.handovers import Handovers
@@ -86,6 +88,8 @@ class Intake:
         self._runtime = runtime
         self._lanes = lanes
         self._gatekeeper = Gatekeeper(runtime, approvals, self._store)
+        self._told = set[tuple[str, str]]()
+        """Remembered groups that have their notice, each with the version of the config."""
 
     async def receive(self, channel: Channel, receipt: Receipt) -> str:
         """Store or reject a channel's receipt. Return `answered`, `accepted`, `duplicate`, `overflow`, or `ignored: …`
@@ -126,7 +130,7 @@ class Intake:
         context, listens = receipt.context, self._listens(channel, receipt.context.chat.id)
         facts = {"channel": channel.name, "account": channel.account, "chat": context.chat.id, "by": context.sender.id}
         log.info("bot_added" if receipt.joined else "bot_removed", listens=listens, **facts)
-        introduces = listens and channel.access.introduction
+        introduces = listens and (channel.access.introduction or channel.access.remembers(context.chat.id))
         if not receipt.joined or not (introduces or self._runtime.setup.config.notify_owners):
             return "ignored: membership"
         agent = route(self._runtime.setup.config.routes, self._runtime.setup.config.agents, context)
@@ -205,6 +209,8 @@ class Intake:
         that adds a mention of the bot is answered like a new message."""
         arrived, scope = receipt.arrived, f"{channel.name}:{channel.account}:"
         context, (change, name) = arrived.context, arrived.dedupe
+        if context.chat.kind == "group" and channel.access.remembers(context.chat.id):
+            await self._runtime.store.chatter.amend(line_of(context))
         changed = await self._runtime.store.changes.edit(scope + name, context.sender.id, context.text)
         if changed is None and context.mentioned and context.chat.kind == "group":
             if self._runtime.now() - context.sent_at.timestamp() >= EDITED_SECONDS_MAX:
@@ -226,6 +232,7 @@ class Intake:
             return "ignored: no command"
         context, agent = inbound.context, inbound.agent
         facts = {"channel": context.channel, "account": context.account, "message_id": context.message_id}
+        line = await self._line(channel, inbound)
         if reason := await self._gatekeeper.refusal(channel, inbound, receipt.dedupe):
             if reason == NOT_PAIRED:
                 who = contact_name(context.channel, context.account, context.sender.id)
@@ -233,6 +240,8 @@ class Intake:
             if reason == NOT_MENTIONED and channel.access.history_in(context.chat.id):
                 heard = replace(context, text=context.text[: HEARD_CHARS_MAX + 1], attachments=(), reply_to=None)
                 await self._runtime.store.chatter.keep(heard, self._runtime.now())
+            if line:
+                await self._runtime.store.chatter.remember(line)
             log.info("message_not_admitted", reason=reason, sender=context.sender.id, chat=context.chat.id, **facts)
             return f"ignored: {reason}"
         context = await self._runtime.languages.found(context, self._runtime.setup.config.language)
@@ -245,7 +254,8 @@ class Intake:
             log.info("vote_heard", session=sid, **facts)
             return "accepted"
         event = "" if inbound.command else self._event(receipt)
-        acceptance = await self._store(replace(inbound, context=context, event=event), receipt.dedupe, sid)
+        inbound = replace(inbound, context=context, event=event)
+        acceptance = await self._store(inbound, receipt.dedupe, sid, line)
         if acceptance.out_of_rounds:
             log.info("message_not_admitted", reason=BOT_ROUNDS, sender=context.sender.id, chat=context.chat.id, **facts)
             return f"ignored: {BOT_ROUNDS}"
@@ -329,7 +339,27 @@ class Intake:
         `name` is its dedupe key within the channel account. Raises StoreUnavailable."""
         return await self._store(Inbound(agent=agent, context=context, asked=caller), (name,))
 
-    async def _store(self, inbound: Inbound, dedupe: Sequence[str], sid: str = "") -> Acceptance:
+    async def _line(self, channel: Channel, inbound: Inbound) -> KeptLine | None:
+        """Return a person's message as its group keeps it, if the config has the bot remember the group. Send the
+        group its notice before the first one."""
+        context = inbound.context
+        is_said = not (inbound.command or context.sender.is_bot or context.press or context.is_vote)
+        if context.chat.kind != "group" or not is_said or not channel.access.remembers(context.chat.id):
+            return None
+        if not self._listens(channel, context.chat.id):
+            return None
+        group = chat_of(context), self._runtime.config_state.version
+        if group not in self._told and not await self._runtime.store.chatter.has_said(group[0]):
+            context = await self._runtime.languages.found(context, self._runtime.setup.config.language)
+            about = replace(context.wordless, message_id="", mentioned=False)
+            told = Inbound(agent=inbound.agent, context=about, command=INTRODUCTION, arguments=REMEMBERS)
+            await self._store(told, [f"{REMEMBERS}:{inbound.context.message_id}"])
+        self._told.add(group)
+        return line_of(inbound.context)
+
+    async def _store(
+        self, inbound: Inbound, dedupe: Sequence[str], sid: str = "", line: KeptLine | None = None
+    ) -> Acceptance:
         agent, context, command = inbound.agent, inbound.context, inbound.command
         sid = sid or self._session(agent, context)
         delivery = Delivery.of(
@@ -340,6 +370,7 @@ class Intake:
             chat=chat_of(context),
             rates=self._runtime.setup.config.rates.by_whom if asks_model(command) and not inbound.asked else {},
             at_once=command in AT_ONCE,
+            line=line,
             repeatable=inbound.asked is not None,
             rounds=self._rounds(context) if context.sender.is_bot else None,
             interrupts=command is None and self._runtime.queue(sid, agent, context).mode == "interrupt",

@@ -141,7 +141,7 @@ def _key_state(name: str, loaded: Loaded) -> Bilingual:
 
 
 def _agent(agent: AgentConfig, loaded: Loaded) -> Finding:
-    tools = " ".join(offered(loaded.config.tools, agent.tools, hands_over=bool(loaded.config.handover.to)))
+    tools = " ".join(offered(loaded.config.tools, agent.tools, off=loaded.config.tools_off))
     skills = " ".join(skill.name for skill in loaded.skills[agent.id])
     answering, workspace = models_of(agent, loaded), _short(agent.workspace_dir)
     message = Bilingual(
@@ -298,7 +298,7 @@ def shared_workspaces(config: Config) -> Iterator[Finding]:
     for agent in config.agents.list:
         runs = exec_mode(config, agent) == "allow"
         names = {"write", "edit"} | ({"exec", "process"} if runs else set())
-        changing = [it for it in offered(config.tools, agent.tools, hands_over=bool(config.handover.to)) if it in names]
+        changing = [it for it in offered(config.tools, agent.tools, off=config.tools_off) if it in names]
         if changing and not is_template(agent.workspace_dir) and _serves_several(config, agent.id):
             message = Bilingual(
                 f"agent {agent.id}: everybody it serves shares one workspace, and can read and change others' files",

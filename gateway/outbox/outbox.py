@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from functools import partial
 from typing import TypeAlias
 from uuid import NAMESPACE_URL, uuid5
@@ -20,12 +21,14 @@ from pydantic import TypeAdapter
 from agents.providers.catalog import wire_of
 from agents.speech import synthesize
 from channels.channel import Channel, DeliveryError, Gone, RateLimited, Refused, Unreachable
-from channels.message import Outbound, StoredFile
+from channels.message import Chat, MessageContext, Outbound, Sender, StoredFile
 from gateway.approvals.pairing import with_code
 from gateway.state.runtime import Runtime
+from gateway.store.chatter import line_of
 from gateway.store.errors import Fenced, StoreUnavailable
-from gateway.store.records import Lease, OutboxPart
-from gateway.store.sessions import chat_named, is_saying
+from gateway.store.records import KeptLine, Lease, OutboxPart
+from gateway.store.sessions import chat_named, conversation, is_saying
+from tools.tool import turn_source
 
 BACKOFF_SECONDS_MAX = 60.0
 AWAY_SECONDS = 1.0
@@ -137,7 +140,8 @@ class Outbox:
                     away = True
                     await self._runtime.control.pause(AWAY_SECONDS)
                 case Delivered(message_id=message_id):
-                    return await _recorded(partial(self._store.sent, lease, part, message_id))
+                    line = self._kept_line(lease, part, message_id)
+                    return await _recorded(partial(self._store.sent, lease, part, message_id, line))
                 case GivenUp(reason=reason, gone=gone):
                     if gone and self._on_gone is not None:
                         await self._on_gone(part, reason)
@@ -149,6 +153,26 @@ class Outbox:
                     await self._store.postpone(lease, part, due, ambiguous=ambiguous)
                     part = replace(part, attempts=part.attempts + 1, ambiguous=part.ambiguous + ambiguous)
                     part = replace(part, next_at=due, attempt_started_at=None, begun=False)
+
+    def _kept_line(self, lease: Lease, part: OutboxPart, message_id: str) -> KeptLine | None:
+        """Return a part of an agent's answer as a remembered group keeps it."""
+        remembered = self._runtime.setup.config.remembered
+        if not (message_id and remembered) or conversation(lease.sid) != lease.sid:
+            return None
+        payload = payload_json.validate_json(part.payload)
+        target, text = payload.part.target, payload.part.whole
+        if f"{payload.channel}:{payload.account}:{target.chat}" not in remembered or not text.strip():
+            return None
+        said = MessageContext(
+            channel=payload.channel,
+            account=payload.account,
+            chat=Chat(id=target.chat, kind="group", thread=target.thread),
+            message_id=message_id,
+            sender=Sender(id="", is_bot=True),
+            text=text,
+            sent_at=datetime.fromtimestamp(part.created, UTC),
+        )
+        return line_of(said, sender=turn_source(part.turn))
 
     async def _attempted(self, lease: Lease, part: OutboxPart) -> Report:
         try:

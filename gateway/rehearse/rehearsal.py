@@ -284,7 +284,9 @@ class Rehearsal:
         access = getattr(channel, "access", None)
         is_paired = access is not None and access.dm_policy == "pairing"
         private = sees_private(self.setup.owners, context, access, is_paired=is_paired)
-        turn = turn_of(batch, channel, context, earlier, kept.begun, sees_private=private, tainted=False)
+        groups = (context.chat.id,) if any(it.get("name") == "group_history" for it in kept.tools) else ()
+        told = (batch, channel, context, earlier, kept.begun)
+        turn = turn_of(*told, sees_private=private, tainted=False, groups=groups)
         journal, answers = RehearsalJournal(steps=kept.steps), KeptAnswers.of(kept.steps)
         lists, mcp = runner.config.tools, self.setup.config.mcp
         stand_in = partial(stand_ins, answers=answers, listed=kept.tools, lists=lists, mcp=mcp)

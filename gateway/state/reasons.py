@@ -95,7 +95,7 @@ def tools_reason(
 ) -> Because:
     """Explain the tools. `servers` has the tools of each MCP server that has listed some."""
     foreign_names = foreign(agent.tools, [name for names in servers.values() for name in names])
-    has = offered(config.tools, agent.tools, hands_over=bool(config.handover.to))
+    has = offered(config.tools, agent.tools, off=config.tools_off)
     has += permitted(layers_of(config.tools, agent.tools), foreign_names)
     layers = ToolLayers(config, owners).written(context)
     left = permitted(tuple(layers), has)

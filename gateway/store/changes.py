@@ -27,7 +27,7 @@ from gateway.store.operations import Database, run, writes
 from gateway.store.records import SessionMark
 from gateway.store.sessions import control_session, conversation, session_parts
 from gateway.store.statements import MARK, NEVER, InboxStatus
-from tools.tool import note_source, schedule_source, task_source, turn_source, upload_source
+from tools.tool import line_source, note_source, schedule_source, task_source, turn_source, upload_source
 from tools.workspace import UPLOADS, folder_name
 
 TurnState: TypeAlias = Literal["waiting", "running", "finished", "overheard"]
@@ -77,7 +77,12 @@ SELECT id, body FROM inbox WHERE body LIKE :named AND id IN (
 """
 """Rows that may refer to a message: itself, what was answered with it or quoted it, copies of it, and what is
 waiting."""
-_CHATTER = "DELETE FROM chatter WHERE chat = :chat AND message = :message"
+_CHATTER = "DELETE FROM chatter WHERE chat = :chat AND message = :message AND thread NOT LIKE 'kept %'"
+_LINE = """
+UPDATE chatter SET sender = '', body = '' WHERE chat = :chat AND message = :message AND thread LIKE 'kept %' AND body <> ''
+"""
+"""The row stays, so that a redelivery does not bring the words back."""
+_ANSWERED_LINES = "DELETE FROM chatter WHERE sender = :turn"
 SUMMARIES = """
 DELETE FROM mark WHERE sid = :sid AND kind = 'summary' AND turn >= :turn AND turn <= COALESCE((
     SELECT min(turn) FROM mark WHERE sid = :sid AND kind = 'new' AND turn >= :turn
@@ -150,7 +155,7 @@ class DatabaseChanges(Database):
         """Remove the message with this dedupe key and id from `channel:account:chat`. Idempotent. Return None if it
         is unknown."""
         own = run(connection, FOUND, name=name).first()
-        heard = run(connection, _CHATTER, chat=chat, message=message).rowcount
+        heard = sum(run(connection, it, chat=chat, message=message).rowcount for it in (_CHATTER, _LINE))
         home = conversation(own.sid) if own else ""
         sids = {row.sid for row in run(connection, SPOKEN, message=message) if row.sid == home or _is_in(row.sid, chat)}
         waiting = run(connection, WAITING_SIDS).scalars()
@@ -169,7 +174,7 @@ class DatabaseChanges(Database):
         quoting = [(sid, it) for sid in sorted(sids) for it in quoting_of(connection, sid, [message])]
         turns = sorted({(fact.sid, fact.turn) for fact in facts if fact.parts})
         said = {turn for _, turn in turns} | ({own.turn} if own else set())
-        sources = {turn_source(it) for it in said}
+        sources = {turn_source(it) for it in said} | {line_source(chat, message)}
         sources |= {
             it for sid in sids for it in uploads_of(connection, sid, message, [it for it in facts if it.sid == sid])
         }
@@ -362,6 +367,7 @@ def _wipe(connection: Connection, sid: str, turn: int, at: float, *, keeping: bo
         payload["part"] |= {"text": "", "buttons": [], "files": [], "options": []}
         names = {"id": row.id, "payload": orjson.dumps(payload).decode(), "replaces": bool(payload["part"]["replaces"])}
         run(connection, _BLANK, **names)
+    run(connection, _ANSWERED_LINES, turn=turn_source(turn))
     run(connection, _LAYERLESS, turn=turn, content=layers.RECALLED)
     if ended and not keeping:
         run(connection, _UNDO, sid=sid, turn=turn, at=at)

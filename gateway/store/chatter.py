@@ -1,12 +1,13 @@
 """Group messages that do not mention the bot, if the config stores a group's history: the newest few lines of each
-chat, and how many came before them. Also votes in an agent's poll that share the turn of an earlier vote.
+chat, and how many came before them. Also votes in an agent's poll that share the turn of an earlier vote, and all
+messages of the groups that the config has the bot remember.
 
 Nothing is marked as read. A turn gets what arrived between the message that the session's last turn answered and its
 own, so a repeated turn reads the same.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import orjson
@@ -14,10 +15,10 @@ from pydantic import TypeAdapter
 from sqlalchemy import Connection
 
 from channels.access import HISTORY_MAX
-from channels.message import MessageContext
+from channels.message import MessageContext, Quote
 from gateway.store import later
-from gateway.store.operations import Database, reads, run, writes
-from gateway.store.records import BotRounds
+from gateway.store.operations import Database, reads, records, run, writes
+from gateway.store.records import BotRounds, KeptLine, OutboxPart
 from gateway.store.sessions import chat_of, sender_of
 
 _KEEP = """
@@ -47,8 +48,41 @@ AND NOT EXISTS (SELECT 1 FROM transcript t WHERE t.turn = i.id AND t.kind = 'use
 """
 KEPT_MAX = HISTORY_MAX
 """Messages kept per chat. Older ones lose sender and text; their rows are only counted, until they are pruned."""
+LINE_CHARS_MAX = 2_000
+"""Characters that are kept of one message of a remembered group."""
 VOTES_MAX = 200
 """Votes kept per chat."""
+REMEMBERED = "kept "
+"""The prefix of the thread that stores what is said in a remembered group, apart from the newest lines of `history`."""
+EXPIRED_AT_ONCE = 500
+"""Rows that one step of the pruning deletes."""
+_KEEP_ANSWER = """
+INSERT INTO chatter (chat, thread, message, sender, body, at)
+SELECT :chat, :thread, :message, :sender, :body, :at FROM outbox WHERE id = :part AND payload = :payload
+ON CONFLICT DO NOTHING
+"""
+"""The payload of a part that was recalled while it was sent has changed."""
+_AMEND = """
+UPDATE chatter SET body = :body WHERE chat = :chat AND thread = :thread AND message = :message AND sender = :sender
+"""
+_LINES = """
+SELECT chat, thread, message, sender, body, at FROM chatter WHERE chat = :chat AND thread LIKE 'kept %'
+AND body <> '' AND at >= :since AND at < :until ORDER BY at, length(message), message
+"""
+_NO_LONGER = """
+DELETE FROM chatter WHERE (chat, thread, message) IN (
+    SELECT chat, thread, message FROM chatter WHERE chat NOT IN :chats AND thread LIKE 'kept %' LIMIT :most
+)
+"""
+_TOO_OLD = """
+DELETE FROM chatter WHERE (chat, thread, message) IN (
+    SELECT chat, thread, message FROM chatter WHERE chat = :chat AND at < :before AND thread LIKE 'kept %' LIMIT :most
+)
+"""
+_SAY_ONCE = """
+INSERT INTO mark (sid, kind, turn, content, at) VALUES (:sid, 'remembers', 0, :by, :at) ON CONFLICT DO NOTHING
+"""
+_SAID = "SELECT content FROM mark WHERE sid = :sid AND kind = 'remembers' AND turn = 0"
 VOTES = "votes "
 """The prefix of the thread that stores votes, so that votes and messages do not evict each other."""
 _OF_MEMBERS = "SELECT id FROM session WHERE substr(id, 1, length(:beginning)) = :beginning"
@@ -177,6 +211,41 @@ class DatabaseChatter(Database):
         rows = run(connection, _SINCE, **place, sid=sid, turn=turn, until=until, limit=VOTES_MAX).all()
         return [message_json.validate_json(row.body) for row in reversed(rows)]
 
+    @writes
+    def remember(self, connection: Connection, line: KeptLine) -> None:
+        """Store a message of a remembered group that nobody answers. Idempotent, also once the message was recalled."""
+        keep_line(connection, line)
+
+    @writes
+    def amend(self, connection: Connection, line: KeptLine) -> bool:
+        """Replace the text of a kept message of the same sender. Return whether there was one."""
+        return run(connection, _AMEND, **asdict(line)).rowcount > 0
+
+    @reads
+    def lines(self, connection: Connection, chat: str, since: float, until: float) -> Sequence[KeptLine]:
+        """Return what is kept of a group between two times, oldest first."""
+        return records(connection, KeptLine, _LINES, chat=chat, since=since, until=until)
+
+    @writes
+    def says(self, connection: Connection, chat: str, turn: int, at: float) -> bool:
+        """Return whether this turn is the one that says in the group that it is remembered; there is only one."""
+        run(connection, _SAY_ONCE, sid=chat, by=str(turn), at=at)
+        return bool(run(connection, _SAID, sid=chat).scalar() == str(turn))
+
+    @reads
+    def has_said(self, connection: Connection, chat: str) -> bool:
+        return run(connection, _SAID, sid=chat).first() is not None
+
+    @writes
+    def expire(self, connection: Connection, kept: Mapping[str, float]) -> bool:
+        """Run one step: delete the lines of a group that are older than its time in `kept`, and those of groups that are not
+        in it. Return whether there may be more."""
+        chats = [*kept, ""]
+        run(connection, "DELETE FROM mark WHERE kind = 'remembers' AND sid NOT IN :chats", chats=chats)
+        gone = [run(connection, _NO_LONGER, chats=chats, most=EXPIRED_AT_ONCE)]
+        gone += [run(connection, _TOO_OLD, chat=it, before=at, most=EXPIRED_AT_ONCE) for it, at in kept.items()]
+        return any(it.rowcount >= EXPIRED_AT_ONCE for it in gone)
+
     @reads
     def holds(self, connection: Connection, context: MessageContext) -> bool:
         """Return whether the message is stored."""
@@ -251,7 +320,7 @@ class DatabaseChatter(Database):
 
     @writes
     def prune(self, connection: Connection, before: float) -> None:
-        run(connection, "DELETE FROM chatter WHERE at < :before", before=before)
+        run(connection, "DELETE FROM chatter WHERE at < :before AND thread NOT LIKE 'kept %'", before=before)
         run(connection, _FORGET_LANGUAGES, before=before - LANGUAGE_SECONDS)
 
 
@@ -271,6 +340,31 @@ def _rate(connection: Connection, sid: str, turn: int, person: str, at: float, r
     due, kind = at + RATINGS_SECONDS, later.RATINGS
     row_of = later.Later(id=kind, kind=kind, due=due, owner=None, place="", state="active", body="", since=at)
     later.insert(connection, row_of, None)
+
+
+def line_of(context: MessageContext, *, sender: str = "") -> KeptLine:
+    """Return the message as a remembered group keeps it: its files by name, the quoted message by id. `sender` is set for
+    the bot's own answer."""
+    files = tuple(replace(it, key="") for it in context.attachments)
+    quote = Quote(message_id=context.reply_to.message_id) if context.reply_to else None
+    text = context.text if len(context.text) <= LINE_CHARS_MAX else context.text[: LINE_CHARS_MAX - 1] + "…"
+    kept = replace(context, text=text, attachments=files, reply_to=quote, links=())
+    return KeptLine(
+        chat=chat_of(context),
+        thread=REMEMBERED + (context.chat.thread or ""),
+        message=context.message_id,
+        sender=sender or sender_of(context),
+        body=message_json.dump_json(kept).decode(),
+        at=context.sent_at.timestamp(),
+    )
+
+
+def keep_line(connection: Connection, line: KeptLine) -> None:
+    run(connection, _KEEP, **asdict(line))
+
+
+def keep_answer(connection: Connection, line: KeptLine, part: OutboxPart) -> None:
+    run(connection, _KEEP_ANSWER, **asdict(line), part=part.id, payload=part.payload)
 
 
 def _place(context: MessageContext) -> dict[str, str]:

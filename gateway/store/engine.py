@@ -15,7 +15,7 @@ from sqlalchemy import Connection
 
 from gateway.config.budgets import Rated
 from gateway.store import statements as sql
-from gateway.store.chatter import bot_rounds
+from gateway.store.chatter import bot_rounds, keep_answer, keep_line
 from gateway.store.errors import Fenced, Revised
 from gateway.store.layers import LayerRow
 from gateway.store.operations import Database, Lock, insert, is_shared, lock, reads, rows, run, value, values, writes
@@ -23,6 +23,7 @@ from gateway.store.records import (
     Acceptance,
     Delivery,
     Entry,
+    KeptLine,
     Known,
     Lease,
     NewPart,
@@ -68,6 +69,8 @@ class StoreEngine(Database):
         turn = value(connection, statement, **row)
         if turn is None:
             return Acceptance(turn=None)
+        if delivery.line:
+            keep_line(connection, delivery.line)
         if rounds and bot_rounds(connection, rounds, before=turn) >= rounds.most:
             rows(connection, sql.REFUSE_MESSAGE, turn=turn)
             return Acceptance(turn=turn, overflow=True, out_of_rounds=True)
@@ -180,9 +183,14 @@ class StoreEngine(Database):
         return sorted(queued, key=lambda part: part.part)
 
     @writes
-    def _close(self, connection: Connection, lease: Lease, part: OutboxPart, /, **outcome: Any) -> bool:
-        """Release by the counter on the session's own row, so that no message can be missed in between."""
+    def _close(
+        self, connection: Connection, lease: Lease, part: OutboxPart, line: KeptLine | None = None, /, **outcome: Any
+    ) -> bool:
+        """Release by the counter on the session's own row, so that no message can be missed in between. `line` is what the
+        part adds to a remembered group."""
         released = rows(connection, sql.RELEASE, **lease.row, part=part.id)
+        if line:
+            keep_answer(connection, line, part)
         rows(connection, sql.CLOSE_PART, part=part.id, **outcome)
         return bool(released)
 

@@ -38,7 +38,7 @@ from gateway.store.operations import Database, is_shared, reads, run
 from gateway.store.sessions import CHOICE, all_beside, conversation, is_of_person, session_parts, task_of
 from gateway.store.statements import NEVER
 from gateway.store.tasks import children_of, forget_tasks
-from tools.tool import turn_source
+from tools.tool import line_source, turn_source
 
 _MESSAGES = """
 SELECT s.message FROM spoken s WHERE s.sid IN :sids AND s.turn > :after AND s.turn <= :until AND s.parts > 0 AND NOT EXISTS (
@@ -342,10 +342,14 @@ def forget_person(connection: Connection, channel: str, person: str) -> Counter[
         for it in run(connection, "SELECT DISTINCT sender FROM chatter").scalars()
         if is_of_person(it, channel, person)
     ]
+    places = run(connection, "SELECT DISTINCT chat, sender FROM chatter WHERE sender IN :said", said=said).all()
+    lines = {line_source(it.chat, it.sender) for it in places}
     marks = [it for prefix in (REACTION, LANGUAGE) for it in _marks_of(connection, prefix, channel, person)]
     heard = [it for it in run(connection, _HEARD, people=[who, ""]).all() if it.sid.split(":")[2:3] == [channel]]
     for row in heard:
         withdraw(connection, row)
+    copying = withdraw_copies(connection, lines, since=0, at=time.time())
+    run(connection, REVISE, sids=sorted({sid for sid, _ in copying}))
     removed["usage"] += run(connection, "DELETE FROM usage WHERE scope IN :his", his=his).rowcount
     removed["mark"] += run(connection, "DELETE FROM mark WHERE kind IN :kinds", kinds=marks).rowcount
     removed["task"] += forget_tasks(connection, [], who)

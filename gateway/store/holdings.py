@@ -17,6 +17,7 @@ from channels.bilingual import Bilingual
 from gateway.store import contacts, logins, memory
 from gateway.store.operations import run
 from gateway.store.sessions import is_of_person
+from tools.tool import turn_source
 
 Forget = Callable[[Connection, str, str], int]
 """Delete what a table holds of a person, given as channel and id, and return the number of rows."""
@@ -28,8 +29,9 @@ class Holding:
 
     `rows` selects a person's rows for their copy by `:channel`, `:person`, `:who` (`channel:id`), `:names` (each
     `channel:account:id` of theirs), `:sids` (their own conversations) or `:turns` (some of the turns there); empty if the
-    copy has them already. `by_turn` deletes the rows of `:turns`; `counted` if an erasure reports how many. `aged`
-    deletes what is no turn's by `:place` (`channel:account:chat`) and `:before`, and `places` selects its chats."""
+    copy has them already. `by_turn` deletes the rows of `:turns`, or of `:answers`, which are their names as sources;
+    `counted` if an erasure reports how many. `aged` deletes what is no turn's by `:place` (`channel:account:chat`) and
+    `:before`, and `places` selects its chats."""
 
     title: Bilingual
     rows: str = ""
@@ -123,6 +125,7 @@ HOLDINGS: Mapping[str, Holding] = {
         rows="SELECT chat, thread, message, body, at FROM chatter WHERE sender IN :names ORDER BY at",
         aged="DELETE FROM chatter WHERE chat = :place AND at < :before",
         places="SELECT DISTINCT chat FROM chatter",
+        by_turn="DELETE FROM chatter WHERE sender IN :answers",
     ),
     "usage": Holding(
         title=Bilingual("days of usage", "天的用量"),
@@ -162,7 +165,8 @@ def forget_turns(connection: Connection, turns: Sequence[int]) -> Counter[str]:
     removed = Counter[str]()
     for name, holding in HOLDINGS.items():
         if holding.by_turn:
-            gone = run(connection, holding.by_turn, turns=list(turns)).rowcount
+            answers = [turn_source(it) for it in turns]
+            gone = run(connection, holding.by_turn, turns=list(turns), answers=answers).rowcount
             removed[name] += gone if holding.counted else 0
     return removed
 

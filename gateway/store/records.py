@@ -142,6 +142,19 @@ class BotRounds:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class KeptLine:
+    """A message of a group that is kept: a row of `chatter`. `sender` is `channel:account:id`, of the bot's own answer the
+    turn as a source. The body is empty once the message was recalled."""
+
+    chat: str
+    thread: str
+    message: str
+    sender: str
+    body: str
+    at: float
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Delivery:
     """A message to accept. `dedupe` is one or two keys, scoped to channel and account. `sender` is counted over all
     chats, if set. `interrupts`: stop the session's earlier work. `chat` is the chat with all its topics; it counts
@@ -160,6 +173,8 @@ class Delivery:
     rounds: "BotRounds | None" = None
     """Set for a message of a bot: it is stored without a person."""
     again: bool = False  # a copy of a message that came before
+    line: KeptLine | None = None
+    """Set if its group is remembered: stored in the same transaction."""
     at_once: bool = False
     """It stops or decides something, which takes effect when it is accepted."""
     repeatable: bool = False

@@ -32,6 +32,7 @@ from gateway.store.records import (
     Concerned,
     ContactState,
     Entry,
+    KeptLine,
     Lease,
     NewPart,
     OutboxPart,
@@ -141,9 +142,10 @@ class Store(StoreEngine):
         oldest = await self._one(sql.KEPT_OUT[rate], {"turn": turn, "skip": rates[rate].count - 1})
         return (rate, oldest["at"]) if oldest else None
 
-    async def sent(self, lease: Lease, part: OutboxPart, ext_id: str) -> bool:
-        """Mark a part as sent. Return True if that was the last work of the session, which is then released."""
-        return await self._close(lease, part, status=sql.OutboxStatus.SENT, ext_id=ext_id, reason=None)
+    async def sent(self, lease: Lease, part: OutboxPart, ext_id: str, line: KeptLine | None = None) -> bool:
+        """Mark a part as sent, and keep its `line` of a remembered group. Return True if that was the last work of the
+        session, which is then released."""
+        return await self._close(lease, part, line, status=sql.OutboxStatus.SENT, ext_id=ext_id, reason=None)
 
     async def failed(self, lease: Lease, part: OutboxPart, reason: str) -> bool:
         """Mark a part as failed: it becomes a dead letter. Returns as `sent` does."""

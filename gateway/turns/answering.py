@@ -107,7 +107,8 @@ class AgentRun:
         await self.gate.enter()
         private, tainted = await self.runtime.sees_private(batch.setup, context), await self._is_tainted(context)
         told = (batch, self.channel, context, earlier, journaled, decided)
-        turn = turn_of(*told, sees_private=private, tainted=tainted)
+        groups = await self.runner.ports.groups.open_to(context) if self.runner.ports.groups else ()
+        turn = turn_of(*told, sees_private=private, tainted=tainted, groups=groups)
         save = self._memory.saver(sid, context, turn=batch.turn, at=self.runtime.now(), revision=batch.work.revision)
         people = tuple(dict.fromkeys(person_of(it) if it.sender.id else "the operator" for it in batch.contexts))
         asker = batch.setup.runners.get(agent_of(parent_of(sid)))
@@ -316,6 +317,7 @@ def turn_of(
     *,
     sees_private: bool,
     tainted: bool,
+    groups: tuple[str, ...] = (),
 ) -> Turn:
     """Build the turn that the agent runs: it answers `context` and continues after `journaled`. `earlier` is the
     history that an API client supplied; `decided` is the approval to continue with. `tainted`: the request has
@@ -349,6 +351,7 @@ def turn_of(
         several=len({it.sender.id for it in batch.contexts}) > 1,
         tainted=tainted or is_foreign or (decided is not None and bool(decided.tainted)),
         caller=inbound.asked.instructions if inbound.asked else "",
+        groups=groups,
         files_of=parent_of(batch.lease.sid) if is_task else "",
         reports_ends=not is_task and context.channel != ApiChannel.name,
     )

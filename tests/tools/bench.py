@@ -175,5 +175,5 @@ def bench(
         catalog.network = network
     layers = layers_of(ToolsConfig(), config)
     serving = workspace.serving(mounts=mounts, uploads=uploads)
-    toolbox = Toolbox(catalog.tools(serving), layers=layers, argument_bytes_max=65_536)
+    toolbox = Toolbox(catalog.tools(serving, groups=("group",)), layers=layers, argument_bytes_max=65_536)
     return Bench(folder / "workspace", toolbox, outbox, workspace, processes)

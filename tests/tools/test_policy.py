@@ -77,7 +77,9 @@ def test_tool_policy_groups_and_profiles_are_complete() -> None:
     ],
 )
 def test_what_an_agent_has(everybody: dict[str, Any], agent: dict[str, Any], left: str) -> None:
-    found = offered(ToolsConfig.model_validate(everybody), AgentToolsConfig.model_validate(agent), hands_over=False)
+    found = offered(
+        ToolsConfig.model_validate(everybody), AgentToolsConfig.model_validate(agent), off=("handover", "group_history")
+    )
     assert [name for name in found if name not in ("grep", "find", "process")] == left.split()
 
 

@@ -16,7 +16,8 @@ from tools.tool import Call, ToolError, ToolResult, ToolSpec
 
 ALL = (
     *("read", "write", "edit", "ls", "exec", "message", "memory_search", "memory_get"),
-    *("grep", "find", "process", "web_fetch", "web_search", "feishu", "task", "schedule", "ask", "handover"),
+    *("grep", "find", "process", "web_fetch", "web_search", "feishu", "task", "schedule", "ask"),
+    *("handover", "group_history"),
 )
 
 
@@ -38,7 +39,7 @@ def test_policy_leaves_the_catalogues_order(allow: list[str], deny: list[str], l
     config = AgentToolsConfig.model_validate({"allow": allow, "deny": deny})
     assert permitted(layers_of(ToolsConfig(), config), NAMES) == left
     harmless = permitted(layers_of(ToolsConfig(), AgentToolsConfig()), NAMES)
-    assert harmless == ("read", "ls", "message", "ask", "handover")
+    assert harmless == ("read", "ls", "message", "ask", "handover", "group_history")
 
 
 def test_what_an_agent_says_of_exec_wins_over_what_holds_for_all() -> None:

@@ -29,6 +29,7 @@ from tests.emulators.feishu.rules import (
     Credentials,
     Edit,
     Members,
+    MembersListQuery,
     MembersQuery,
     MessageQuery,
     NewFile,
@@ -154,6 +155,7 @@ class FeishuEmulator(ResourceSource):
                 Route("/open-apis/contact/v3/users/{user_id}", self._guarded(self._user), methods=["GET"]),
                 Route("/open-apis/im/v1/chats/{chat_id}", self._guarded(self._chat), methods=["GET"]),
                 Route("/open-apis/im/v1/chats/{chat_id}/members", self._guarded(self._leave), methods=["DELETE"]),
+                Route("/open-apis/im/v1/chats/{chat_id}/members", self._guarded(self._list_members), methods=["GET"]),
                 Route("/open-apis/im/v1/messages/{message_id}", self._guarded(self._message), methods=["GET"]),
                 Route("/open-apis/im/v1/messages/{message_id}", self._guarded(self._update_card), methods=["PATCH"]),
                 Route("/open-apis/im/v1/messages/{message_id}", self._guarded(self._edit), methods=["PUT"]),
@@ -339,6 +341,21 @@ class FeishuEmulator(ResourceSource):
         if self.chats.pop(request.path_params["chat_id"], None) is None:
             raise Refusal(232011, "Operator can NOT be out of the chat.")
         return _data({"invalid_id_list": []})
+
+    async def _list_members(self, request: Request) -> Response:
+        """In pages, without bots."""
+        query = parsed(MembersListQuery, dict(request.query_params))
+        if (chat_id := request.path_params["chat_id"]) not in self.chats:
+            raise Refusal(232011, "Operator can NOT be out of the chat.")
+        there, first = self.members.get(chat_id, []), int(query.page_token or 0)
+        last = first + int(query.page_size)
+        items = [
+            {"member_id_type": "open_id", "member_id": it, "name": self.users.get(it, ""), "tenant_key": "tenant0001"}
+            for it in there[first:last]
+        ]
+        more = last < len(there)
+        page = {"has_more": more, "page_token": str(last) if more else ""}
+        return _data({"items": items, "member_total": len(there), **page})
 
     async def _message(self, request: Request) -> Response:
         message_id = request.path_params["message_id"]

@@ -55,6 +55,8 @@ class EventSource:
     """Titles by chat id, of the chats the bot is in."""
     direct: dict[str, str] = field(default_factory=dict)
     """Direct chats by the open id of the person."""
+    members: dict[str, list[str]] = field(default_factory=dict)
+    """The people in a group, by its id."""
     known: dict[str, Known] = field(default_factory=dict)
 
     def text_event(

@@ -65,6 +65,12 @@ class MembersQuery(FeishuShape):
     member_id_type: Literal["app_id"]
 
 
+class MembersListQuery(FeishuShape):
+    member_id_type: Literal["open_id"]
+    page_size: Annotated[str, Field(pattern="^([1-9][0-9]?|100)$")] = "20"
+    page_token: Annotated[str, Field(pattern="^[0-9]+$")] | None = None
+
+
 class Members(FeishuShape):
     id_list: Annotated[list[Filled], Field(min_length=1, max_length=5)]
 

@@ -96,10 +96,13 @@ class TelegramEmulator(Sending):
             "getMyCommands": (models.GetMyCommands, self._get_commands),
             "getChat": (models.InChat, self._get_chat),
             "leaveChat": (models.InChat, self._leave_chat),
+            "getChatMember": (models.OfMember, self._get_chat_member),
             "answerCallbackQuery": (models.AnswerCallbackQuery, self._answer_callback),
             "getFile": (models.GetFile, self._get_file),
         }
         self.left: list[int] = []
+        self.members: dict[tuple[int, int], str] = {}
+        """The status of a person in a group."""
         self._handlers = {name.lower(): (name, *handler) for name, handler in handlers.items()}
         routes = [
             Route("/bot{token}/{method}", self._call, methods=["GET", "POST"]),
@@ -230,6 +233,15 @@ class TelegramEmulator(Sending):
     async def _leave_chat(self, call: models.InChat) -> bool:
         self.left.append(self.chat_named(call.chat_id).public["id"])
         return True
+
+    async def _get_chat_member(self, call: models.OfMember) -> dict[str, Any]:
+        chat = self.chat_named(call.chat_id).public["id"]
+        if (status := self.members.get((chat, call.user_id))) is None:
+            raise bad_request("member not found")
+        user = {"id": call.user_id, "is_bot": False, "first_name": "Somebody"}
+        return {"user": user, "status": status.removesuffix("-in")} | (
+            {"is_member": status.endswith("-in")} if status.startswith("restricted") else {}
+        )
 
     async def _answer_callback(self, call: models.AnswerCallbackQuery) -> bool:
         """Once, and in time."""

@@ -155,6 +155,10 @@ class InChat(Call):
     chat_id: ChatId = ""
 
 
+class OfMember(InChat):
+    user_id: Number
+
+
 class AtMessage(InChat):
     message_id: Number
 

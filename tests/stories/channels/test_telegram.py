@@ -67,9 +67,10 @@ async def bot(
     dm_policy: str = "open",
     feishu_more: str = "",
     group_policy: str = "open",
+    telegram_more: str = "",
     **config: Any,
 ) -> AsyncIterator[Bot]:
-    """`feishu_more` follows Feishu's section, before Telegram's."""
+    """`feishu_more` follows Feishu's section, before Telegram's; `telegram_more` follows that."""
     telegram = emulator or TelegramEmulator()
     async with serve_on_loopback(telegram.app) as url:
         section = f"""
@@ -81,7 +82,7 @@ async def bot(
     webhookSecret: {SECRET}
     dmPolicy: {dm_policy}
     groupPolicy: {group_policy}
-"""
+{telegram_more}"""
         async with running(folder, script=script, feishu=FEISHU + feishu_more + section, more=more, **config) as house:
             made = Bot(house, telegram, mode)
             await house.until(lambda: bool(telegram.commands))
