@@ -1,6 +1,7 @@
 """A question with choices through the whole gateway: asked, answered by a button, a form or a typed word, too late, by the
 wrong person, stopped, and over a restart."""
 
+import asyncio
 import json
 from functools import partial
 from pathlib import Path
@@ -12,6 +13,7 @@ from tests.emulators.models.script import calls, says
 from tests.running import AGENTS, ALICE, ALICE_CHAT, BOB, GROUP, Running, running
 from tests.stories.at_work import results
 from tests.stories.channels.test_telegram import MODES, bot
+from tests.stories.store.test_replicas import two
 from tests.web_page import CHAT, WEB, new_id, opened
 
 FRUIT = {"question": "Which fruit?", "options": ["Apple", "Banana", "Cherry"]}
@@ -183,6 +185,46 @@ async def test_ask_survives_a_restart_and_is_answered_on_the_next_start(tmp_path
         await house.until(lambda: "Still here." in feishu.shown(ALICE_CHAT))
         await house.idle()
         assert answer(house)["chosen"] == ["Cherry"]
+
+
+@pytest.mark.parametrize("stops", [False, True], ids=["both serve", "the asking one stops"])
+async def test_ask_answer_at_another_replica_happens_once(tmp_path: Path, postgres_url: str, stops: bool) -> None:
+    """Pressed at both at once; or only at the other one, after the replica that asked has ended."""
+    script = [asks(), SILENT, says("Taken."), says("Again?")]
+    async with two(tmp_path, postgres_url, script, agents=ASKING) as (one, other):
+        card = await question(one)
+        houses = [other, other] if stops else [one, other]
+        if stops:
+            await one.gateway.drain()
+        presses = [one.feishu.press_event(card, "Cherry", sender=ALICE) for _ in houses]
+        await asyncio.gather(*(house.push(press) for house, press in zip(houses, presses, strict=True)))
+        await other.until(lambda: "Taken." in other.feishu.shown(ALICE_CHAT))
+        await asyncio.gather(one.idle(), other.idle())
+        assert answer(other)["chosen"] == ["Cherry"]
+        assert "Again?" not in other.feishu.shown(ALICE_CHAT)
+
+
+async def test_ask_of_each_member_is_answered_at_any_replica(tmp_path: Path, postgres_url: str) -> None:
+    """Sessions of single members: each has a question open in the group, and a typed answer is for one's own."""
+    agents = f"{ASKING}      session: {{ scope: sender }}\n"
+
+    def model(body: Any) -> Any:
+        if not results(body):
+            return asks()
+        return says(f"{json.loads(results(body)[-1])['by']} chose") if "chosen" in results(body)[-1] else SILENT
+
+    async with two(tmp_path, postgres_url, model, agents=agents) as (one, other):
+        for house, sender in ((one, ALICE), (other, BOB)):
+            await question(house, sender=sender, **IN_GROUP)
+        await one.say("2", sender=BOB, **IN_GROUP)
+        await one.until(lambda: "Bob chose" in one.feishu.shown(GROUP))
+        await asyncio.gather(one.idle(), other.idle())
+        assert answer(one)["chosen"] == ["Banana"]
+        assert "Alice chose" not in one.feishu.shown(GROUP)
+        await other.say("3", sender=ALICE, **IN_GROUP)
+        await one.until(lambda: "Alice chose" in one.feishu.shown(GROUP))
+        await asyncio.gather(one.idle(), other.idle())
+        assert answer(one)["chosen"] == ["Cherry"]
 
 
 @MODES

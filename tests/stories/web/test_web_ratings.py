@@ -119,7 +119,7 @@ async def test_rating_killed_before_its_commit_is_given_again(tmp_path: Path, po
                 await locking.execute("LOCK TABLE mark IN ACCESS EXCLUSIVE MODE")
                 pressed = asyncio.create_task(rate(page, answer, "good"))
                 await until(lambda: _waits(postgres_url))
-                run.process.send_signal(signal.SIGKILL)
+                await run.end(signal.SIGKILL)
                 with pytest.raises(httpx.TransportError):
                     await pressed
                 await locking.rollback()
@@ -127,7 +127,7 @@ async def test_rating_killed_before_its_commit_is_given_again(tmp_path: Path, po
             assert await given(page) == {}
             for _ in range(2):
                 assert (await rate(page, answer, "good")).status_code == 200
-            run.process.send_signal(signal.SIGKILL)
+            await run.end(signal.SIGKILL)
         async with started(config, SECRETS) as run, opened(run.url) as page:
             assert await given(page) == {str(answer): "good"}
     with psycopg.connect(postgres_url) as connection:
