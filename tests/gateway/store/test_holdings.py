@@ -30,7 +30,7 @@ async def test_holdings_by_turn_have_a_turn_and_titles_are_bilingual(tmp_path: P
     engine = create_engine((await opened(tmp_path)).url)
     for name, holding in HOLDINGS.items():
         columns = {it["name"] for it in inspect(engine).get_columns(name)}
-        assert not holding.by_turn or "turn" in columns, name
+        assert not holding.by_turn or "turn" in columns or ":answers" in holding.by_turn, name
         assert bool(holding.aged) == bool(holding.places), name
         assert all((holding.title.en, holding.title.zh)), name
     engine.dispose()

@@ -344,3 +344,20 @@ async def test_killed_gateway_keeps_each_line_once(tmp_path: Path, killed: str) 
             await push(feishu, run.url, feishu.text_event("read", sender=BOB, mention_bot=True, **chat))
             await until(lambda: len(feishu.messages) == 3)
         assert lines(results(anthropic.requests[-1].body)[-1]) == ["overheard", "asked", "answered", "read"]
+
+
+@pytest.mark.parametrize(
+    ("status", "offered"),
+    [("creator", True), ("member", True), ("restricted-in", True), ("restricted", False), ("left", False), ("", False)],
+)
+async def test_telegram_offers_the_tool_to_members(tmp_path: Path, status: str, offered: bool) -> None:
+    telegram = TelegramEmulator()
+    team, alice = telegram.supergroup(), telegram.private()
+    chats = f'    chats: {{ "{team}": {{ remember: 12h }} }}\n'
+    telegram.members.update({(team, alice): status} if status else {})
+    async with bot(
+        tmp_path, "polling", script=[says("hi")], emulator=telegram, telegram_more=chats, agents=AGENTS
+    ) as it:
+        await it.happens(telegram.text_update("hello", chat=alice))
+        await it.replies(1)
+        assert (TOOL in tools(it.house)) is offered
