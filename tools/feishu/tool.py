@@ -43,10 +43,10 @@ class FeishuRequest:
 
     @property
     def text(self) -> str:
-        """All that is sent, for a person who approves it."""
-        query = "".join(f"\n{name} = {value}" for name, value in self.query.items())
-        body = "" if self.body is None else "\n\n" + json.dumps(self.body, ensure_ascii=False, indent=2)
-        return f"{self.endpoint.method} {self.path}{query}{body}"
+        """All that is sent, for a person who approves it, in an order that a stored request keeps."""
+        query = "".join(f"\n{name} = {value}" for name, value in sorted(self.query.items()))
+        body = json.dumps(self.body, ensure_ascii=False, sort_keys=True, indent=2)
+        return f"{self.endpoint.method} {self.path}{query}" + ("" if self.body is None else f"\n\n{body}")
 
 
 @dataclass

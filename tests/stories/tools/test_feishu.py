@@ -27,7 +27,11 @@ AREAS = "tools: {{ feishu: {{ areas: [docs, sheets, calendar, tasks, contacts], 
 LOGS_IN = f"{FEISHU}    login: {{ scopes: {json.dumps(SCOPES[:-1])} }}\n"
 IN_GROUP: dict[str, Any] = {"chat": GROUP, "chat_type": "group", "mention_bot": True}
 READ_DOC = ("feishu", {"method": "GET", "path": f"/open-apis/docx/v1/documents/{DOC}/raw_content"})
-NEW_TASK = ("feishu", {"method": "POST", "path": "task/v2/tasks", "body": {"summary": "Buy lamps"}})
+NEW_TASK = (
+    "feishu",
+    # in an order that is not the stored one's
+    {"method": "POST", "path": "task/v2/tasks", "body": {"summary": "Buy lamps", "description": "Three."}},
+)
 NEW_EVENT = (
     "feishu",
     {

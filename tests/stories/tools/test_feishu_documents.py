@@ -8,22 +8,15 @@ from typing import Any
 
 import pytest
 
+from gateway.app.serve import Reload
+from gateway.config.load import load
 from tests.emulators.feishu.emulator import FeishuEmulator
 from tests.emulators.feishu.workplace import APP, DOC
 from tests.emulators.models.script import calls, says
 from tests.loopback import serve_on_loopback
-from tests.running import (
-    ALICE,
-    ALICE_CHAT,
-    BOB,
-    BOB_CHAT,
-    FEISHU,
-    GROUP,
-    Running,
-    feishu_emulator,
-    running,
-)
+from tests.running import ALICE, ALICE_CHAT, BOB, BOB_CHAT, FEISHU, GROUP, SECRETS, Running, feishu_emulator, running
 from tests.stories.at_work import prompt
+from tests.stories.config.test_reload import Editor
 from tests.stories.tools.test_feishu import IN_GROUP, asks, code, log_in, waiting
 from tools.mcp.config import SCOPES
 
@@ -203,3 +196,18 @@ async def test_documents_offer_what_the_config_names(tmp_path: Path) -> None:
         assert "docs__fetch-doc" in prompt(house)
         names = [it["name"] for it in house.anthropic.requests[-1].body["tools"]]
         assert [it for it in names if it.startswith("docs")] == ["docs__fetch-doc"]
+
+
+async def test_documents_follow_an_edit_of_the_config(tmp_path: Path) -> None:
+    async with documents(tmp_path) as house:
+        file = tmp_path / "config.yaml"
+        reload = Reload(house.gateway, file, SECRETS, load(file, SECRETS), applied=lambda config: None)
+        house.gateway.spawn(reload.run())
+        await log_in(house, ALICE, ALICE_CHAT)
+        assert "three lamps" in await asks(house, calls(FETCH))
+        before = house.gateway.runtime.setup.mcp.servers["docs"]
+        await Editor(house).replace(f"as: person, tools: [{', '.join(TOOLS)}]", "as: app, tools: [fetch-doc]")
+        await house.until(lambda: before.is_closed)
+        await house.until(lambda: not house.gateway.runtime.setup.mcp.servers["docs"].fault)
+        assert code(await asks(house, calls(FETCH))) == "APP_LACKS_SCOPE"
+        assert house.feishu.documents.asked[-1] == ("tools/call", APP, ("fetch-doc",))
