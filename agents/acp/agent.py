@@ -287,7 +287,13 @@ class AcpWork:
                 raise ToolError("TOO_LARGE", f"the file is larger than {FILE_BYTES_MAX:,} bytes")
             return data.decode(errors="replace")
 
-        return await asyncio.to_thread(content)
+        try:
+            return await asyncio.to_thread(content)
+        except ToolError as error:
+            is_inside = ".." not in Path(path).parts and Path(path).is_relative_to(self.run.folder.root)
+            if error.code != "NOT_FOUND" or not is_inside:
+                raise
+            return ""  # as Zed answers: Gemini CLI 0.61 cannot create a file that it cannot read first
 
     async def write(self, path: str, text: str) -> None:
         self._check(_CHANGES)

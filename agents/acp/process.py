@@ -45,7 +45,7 @@ ERRORS_BYTES = 4_096
 REASON_CHARS = 300
 CANCEL_SECONDS = 5.0
 """Seconds for the program to end a cancelled prompt before it is killed."""
-_AUTH_REQUIRED = -32000
+_AUTH_REQUIRED, _INVALID_PARAMS = -32000, -32602
 
 log = structlog.get_logger()
 
@@ -226,6 +226,9 @@ class AcpProcess:
             self._command.stop("killed")
 
     async def cancel(self) -> None:
+        """Cancel the prompt. A program that can load its session is started again for the next one: what a cancelled prompt
+        leaves behind may end the prompt that follows (claude-agent-acp 0.23 takes its late `idle` for that one's end)."""
+        self._is_ending = self._is_ending or self.resumes
         with suppress(ConnectionError):
             await self._connection.cancel(session_id=self.session)
 
@@ -285,7 +288,7 @@ class AcpProcess:
         try:
             text = await self._served(session_id).read(path)
         except ToolError as error:
-            raise RequestError.invalid_params({"details": error.message}) from None
+            raise RequestError(_INVALID_PARAMS, error.message) from None
         lines, start = text.splitlines(keepends=True), max(0, (line or 1) - 1)
         return ReadTextFileResponse(content="".join(lines[start : None if limit is None else start + limit]))
 
@@ -293,7 +296,7 @@ class AcpProcess:
         try:
             await self._served(session_id).write(path, content)
         except ToolError as error:
-            raise RequestError.invalid_params({"details": error.message}) from None
+            raise RequestError(_INVALID_PARAMS, error.message) from None
         return WriteTextFileResponse()
 
     def _served(self, session_id: str) -> AcpTurn:

@@ -152,7 +152,7 @@ class ScriptedAgent:
             answer = await self._client.read_text_file(session_id=self._session, path=path)
             await self._tell(f"It says {answer.content}")
         except RequestError as error:
-            await self._tell(f"Not read: {error.data}")
+            await self._tell(f"Not read: {error}")
 
     async def do_write(self, rest: str) -> None:
         path, _, text = rest.partition(" ")
@@ -160,7 +160,7 @@ class ScriptedAgent:
             await self._client.write_text_file(session_id=self._session, path=path, content=text)
             await self._tell("Written.")
         except RequestError as error:
-            await self._tell(f"Not written: {error.data}")
+            await self._tell(f"Not written: {error}")
 
     async def do_slow(self, _: str) -> str | None:
         await self._tell("begun ")

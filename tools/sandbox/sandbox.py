@@ -46,7 +46,7 @@ from tools.sandbox.launch import (
 )
 from tools.tool import ToolError
 from tools.web.client import WebClient
-from tools.web.proxy import ENVIRONMENT, PORT, Proxy
+from tools.web.proxy import PORT, Proxy
 from tools.workspace import Workspace
 
 SHARED_BYTES_MAX = 64 * 1024 * 1024
@@ -315,7 +315,9 @@ class Wall:
         proxy = Proxy(network)
         plan["network"] = (fd := above(proxy.fd), PORT)
         passed = (*fds, fd)
-        return Launch(argv=tuple(argv), env=env | ENVIRONMENT, owner=owner, plan=plan, pass_fds=passed, proxy=proxy)
+        return Launch(
+            argv=tuple(argv), env=env | proxy.environment, owner=owner, plan=plan, pass_fds=passed, proxy=proxy
+        )
 
 
 def _landlocked(

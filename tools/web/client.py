@@ -115,6 +115,10 @@ class WebClient:
         self._private = [private(entry) for entry in self.config.allow_private]
         self._lookups = ThreadPoolExecutor(LOOKUPS, thread_name_prefix="fetch-lookup")
 
+    @property
+    def private_hosts(self) -> set[str]:
+        return {entry[0] for entry in self._private if isinstance(entry, tuple)}
+
     async def get(self, url: str, *, wanted: Callable[[str], bool], bytes_max: int | None = None) -> WebPage:
         """Fetch a page; its body only if its type is `wanted`, no longer than `bytes_max` or as configured. Raises
         ToolError, which names the rule and no address."""

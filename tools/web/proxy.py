@@ -20,12 +20,7 @@ HEAD_BYTES_MAX = 65_536
 HEAD_SECONDS = 10.0
 IDLE_SECONDS = 120.0
 _URL = f"http://127.0.0.1:{PORT}"
-_OWN = "localhost,127.0.0.1,::1"
-ENVIRONMENT: dict[str, str] = {
-    name: value
-    for upper, value in (("HTTP_PROXY", _URL), ("HTTPS_PROXY", _URL), ("ALL_PROXY", _URL), ("NO_PROXY", _OWN))
-    for name in (upper, upper.lower())
-}
+_OWN = ("localhost", "127.0.0.1", "::1")
 _HOP = ("connection", "host", "keep-alive", "proxy-authorization", "proxy-connection", "te", "trailer", "upgrade")
 
 Stream = tuple[asyncio.StreamReader, asyncio.StreamWriter]
@@ -39,6 +34,14 @@ class Proxy:
         self._channel, theirs = socket.socketpair()
         self.fd = theirs.detach()
         self._serving: asyncio.Task[None] | None = None
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """Return the variables that lead programs here. Loopback hosts stay the command's own, except those that
+        `allowPrivate` names."""
+        own = ",".join(it for it in _OWN if it not in self._client.private_hosts)
+        values = {"HTTP_PROXY": _URL, "HTTPS_PROXY": _URL, "ALL_PROXY": _URL, "NO_PROXY": own}
+        return values | {name.lower(): value for name, value in values.items()}
 
     def begin(self) -> None:
         self._serving = asyncio.create_task(self._serve())

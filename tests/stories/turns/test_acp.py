@@ -168,7 +168,8 @@ async def test_acp_files_stay_in_the_workspace(tmp_path: Path) -> None:
         assert "Written." in await answer(house, "write notes/a.txt kept words")
         assert (workspace(house) / "notes" / "a.txt").read_text() == "kept words"
         assert "It says kept words" in await answer(house, "read notes/a.txt")
-        for path in ("/etc/passwd", "../../config.yaml", "notes/../../../.env"):
+        assert await answer(house, f"read {workspace(house)}/new.txt") == "It says", "a file that it may create"
+        for path in ("/etc/passwd", "../../config.yaml", "notes/../../../.env", f"{workspace(house)}/../x.txt"):
             assert "Not read" in await answer(house, f"read {path}")
         for path in ("/tmp/evil", "../evil", "skills/evil/SKILL.md", ".git/hooks/evil", ".env"):
             assert "Not written" in await answer(house, f"write {path} evil")
