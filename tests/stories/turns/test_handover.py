@@ -490,7 +490,7 @@ async def test_handover_costs_an_ordinary_turn_no_statement(tmp_path: Path) -> N
     reads: list[str] = []
 
     def read_row(*given: Any) -> None:
-        reads.extend([given[2]] if "FROM later WHERE id = " in given[2] else [])
+        reads.extend([given[2]] if "FROM later WHERE id = " in given[2] and "'H-" in str(given[3]) else [])
 
     event.listen(Engine, "before_cursor_execute", read_row)
     try:
