@@ -74,7 +74,7 @@ ELSEWHERE = {
         "(a program)",
         "(new): ",
     ),
-    "SQL, and what models write": ("(SELECT ", "(kind = '", "(\n    SELECT ", "[DONE]", "[tool:"),
+    "what models write": ("[DONE]", "[tool:"),
 }
 
 

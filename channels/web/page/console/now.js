@@ -91,7 +91,7 @@ function gateway({ version, ready, queue, answers, config, sandbox, failingModel
     [word("toSend"), number(queue.parts)],
     [word("oldestWaits"), queue.oldestSeconds ? seconds(queue.oldestSeconds) : "–"],
     [word("answerTime"), answers.p50 === undefined ? "–" : `${seconds(answers.p50)} · ${seconds(answers.p95)}`],
-    [word("lost"), number(answers.lost)],
+    [word("lostMessages"), number(answers.lost)],
     [word("configVersion"), name(config.version)],
     [word("sandbox"), sandbox ? name(sandbox) : null],
     [word("failingModels"), Object.keys(failingModels).length ? name(Object.keys(failingModels).join(", ")) : null],
