@@ -237,12 +237,12 @@ async def test_lanes_record_a_send_after_a_long_database_outage(
     async with house(tmp_path) as h:
         sent, failures = h.store.sent, 2
 
-        async def away(lease: Lease, part: OutboxPart, ext_id: str) -> bool:
+        async def away(lease: Lease, part: OutboxPart, ext_id: str, *more: Any) -> bool:
             nonlocal failures
             failures -= 1
             if failures >= 0:
                 raise StoreUnavailable("away")
-            return await sent(lease, part, ext_id)
+            return await sent(lease, part, ext_id, *more)
 
         monkeypatch.setattr(h.store, "sent", away)
         await h.say("a", "a0")

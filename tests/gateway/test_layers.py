@@ -184,4 +184,11 @@ mcp: { servers: { git: { command: ["true"] } } }
 def test_an_agent_that_is_gone_lends_nothing(tmp_path: Path) -> None:
     config = loaded(tmp_path, f"{AGENTS}\n").config
     assert permitted(ToolLayers(config, ()).of_task("a", "gone"), NAMES) == ()
-    assert permitted(ToolLayers(config, ()).of_task("a", "a"), NAMES) == ("read", "ls", "message", "ask", "handover")
+    assert permitted(ToolLayers(config, ()).of_task("a", "a"), NAMES) == (
+        "read",
+        "ls",
+        "message",
+        "ask",
+        "handover",
+        "group_history",
+    )
