@@ -145,7 +145,6 @@ class AcpProcess:
         self._errors = Output(ERRORS_BYTES)
         self._messages = _Messages()
         self._attending = asyncio.create_task(self._attend())
-        self._cancelling: asyncio.Task[None] | None = None
         self._connection = ClientSideConnection(self, _Pipes(command, self._messages))  # type: ignore[arg-type]
 
     async def _attend(self) -> None:
@@ -277,7 +276,7 @@ class AcpProcess:
         wanted = ("allow_once", "allow_always") if allowed else ("reject_once", "reject_always")
         chosen = next((it for kind in wanted for it in options if it.kind == kind), None)
         if allowed is None:
-            self._cancelling = asyncio.create_task(self.cancel())
+            await self.cancel()  # first: a program that reads the refusal alone asks its model once more
         if allowed is None or chosen is None:
             return cancelled
         return RequestPermissionResponse(outcome=AllowedOutcome(outcome="selected", option_id=chosen.option_id))

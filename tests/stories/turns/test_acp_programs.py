@@ -107,6 +107,7 @@ async def test_acp_program_edits_after_a_pressed_approval_and_stops(tmp_path: Pa
         await house.idle()
         assert not file.exists()
         await pressed(house, "allow-once", "Written.")
+        assert file.is_file(), str(model.requests[-1].body.get("contents"))[-900:]
         assert file.read_text() == "bread\n"
 
         before = len(model.requests)
