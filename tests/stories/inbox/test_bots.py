@@ -161,7 +161,7 @@ async def test_bot_rounds_hold_where_each_member_has_a_session(tmp_path: Path, m
 
 
 async def test_bot_rounds_are_exact_over_replicas(tmp_path: Path, postgres_url: str) -> None:
-    """Bots that all speak at once, each in a session of its own and to either replica."""
+    """Bots that all speak at once, each in a separate session and to either replica."""
     feishu, agents = f"{FEISHU}    botsFrom: ['*']\n", f"{AGENTS}      session: {{ scope: sender }}\n"
     async with two(tmp_path, postgres_url, lambda _: says("heard"), feishu=feishu, agents=agents) as (one, other):
         bots = [f"ou_b07{number:029}" for number in range(1, 13)]

@@ -278,7 +278,7 @@ async def test_who_may_read_a_remembered_group_and_where(tmp_path: Path, listed:
             return TOOL in tools(house)
 
         for who in person.values():
-            assert await offered(who, GROUP) is listed, "whoever may ask there, like all who read there"
+            assert await offered(who, GROUP) is listed, "anyone who may ask there, as all who read there"
             assert not await offered(who, OTHER)
         direct = {name: await offered(who, chats[who]) for name, who in person.items()}
         assert direct == {"member": listed, "former": listed, "stranger": False, "owner": False}

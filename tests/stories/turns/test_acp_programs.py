@@ -73,7 +73,7 @@ PROGRAMS = {
         shell="Bash",
         env={"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1"},
     ),
-    "gemini": Program(  # with a model of its own choice, it asks another model for one first
+    "gemini": Program(  # without `--model` it asks another model which one to use
         command=["gemini", "--acp", "--model", "gemini-2.5-pro"],
         emulator=GeminiEmulator,
         key="GEMINI_API_KEY",
